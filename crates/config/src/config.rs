@@ -192,8 +192,8 @@ mod tests {
             ("does not exist", |settings| settings.routes[0].rules[0].listeners = vec![3]),
             ("no listen", |settings| settings.listeners.clear()),
             ("no route", |settings| settings.routes.clear()),
-            ("is there twice", |settings| settings.routes.push(Route::to(None, "/", 0).into())),
-            ("is there twice", |settings| {
+            ("appears twice", |settings| settings.routes.push(Route::to(None, "/", 0).into())),
+            ("appears twice", |settings| {
                 settings.listeners.push(Listener::plain(address("127.0.0.1:8080")));
             }),
             ("servers", |settings| settings.upstreams[0].servers.clear()),
@@ -248,8 +248,8 @@ mod tests {
             ("no HTTP", |settings| {
                 settings.upstreams[1].servers = vec!["tcp://two:2".parse().expect("is a URL")];
             }),
-            ("nothing to store", |settings| settings.cache = None),
-            ("without it", |settings| {
+            ("needs a store", |settings| settings.cache = None),
+            ("cannot use it", |settings| {
                 settings.routes[0].shaping.response_delay = Some(crate::delay("1s").expect("is a delay"));
             }),
         ];

@@ -204,10 +204,9 @@ fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake
     let at = before + indent..before + written.trim_end().len().max(indent);
     let mistake = LineMap::new(text, file_name).mistake(&at, format!("this is a configuration of {system}"));
     let adapted = ADAPTED.iter().find(|(name, _)| *name == system);
-    let adapted =
-        adapted.map(|(_, word)| format!("`vanward adapt {word} {file_name}` makes one of vanward of it"));
-    let expected = "one of vanward, in TOML: [[listen]] with an address, [[route]] with what it matches, and \
-                    [upstream.NAME] with servers; `vanward help run` shows the smallest";
+    let adapted = adapted.map(|(_, word)| format!("`vanward adapt {word} {file_name}` translates it"));
+    let expected = "a configuration of vanward, in TOML: [[listen]] with an address, [[route]] with what it \
+                    matches, and [upstream.NAME] with servers; `vanward help run` shows the smallest";
     mistake.expecting(expected).hinting(adapted)
 }
 

@@ -124,7 +124,7 @@ fn logs_of_several_files_are_joined_unless_one_is_a_single_table() {
     assert_eq!(here.config(&with("many.toml", "[[log]]")).access_logs.len(), 2);
     for (file, log) in [("many.toml", "[log]"), ("one.toml", "[[log]]"), ("one.toml", "[log]")] {
         let mistakes = here.mistakes(&with(file, log));
-        assert!(mistakes.len() == 1 && mistakes[0].contains("log is there twice"), "{mistakes:?}");
+        assert!(mistakes.len() == 1 && mistakes[0].contains("log appears twice"), "{mistakes:?}");
     }
 }
 
@@ -170,9 +170,12 @@ fn mistakes_are_in_the_file_that_has_them() {
         (
             "[\"a.toml\", \"twice.toml\"]\nworkers = 1",
             &[
-                "etc/twice.toml:1:1: workers is there twice: also at etc/v.toml:2; expected it in one of the files",
-                "etc/twice.toml:2:1: [[route]]: host \"a.example\" with path \"/\" is there twice; expected a host, path or condition other than that of etc/a.toml:1",
-                "etc/twice.toml:5:11: [upstream.a] is there twice: also at etc/a.toml:4; expected it in one of the files",
+                "etc/twice.toml:1:1: workers appears twice: also at etc/v.toml:2; expected it in one of the \
+                 files",
+                "etc/twice.toml:2:1: [[route]]: host \"a.example\" with path \"/\" appears twice; expected a \
+                 host, path or condition other than the one in etc/a.toml:1",
+                "etc/twice.toml:5:11: [upstream.a] appears twice: also at etc/a.toml:4; expected it in one \
+                 of the files",
             ],
         ),
         ("\"syntax.toml\"", &["etc/syntax.toml:3:8: a value is missing after ="]),

@@ -62,7 +62,7 @@ fn what_cannot_serve_calls_is_refused() {
         (
             "upstream = \"app\"\ngrpc_web = true\ncache = {}",
             "protocol = \"h2\"\n[cache]\nmemory = \"1MiB\"",
-            "f:7:9: cache: a route with grpc_web stores no responses; expected one of both",
+            "f:7:9: cache: a route with grpc_web stores no responses; expected one of them",
         ),
     ] {
         let mistakes = parse(&file("", route, upstream), "f").expect_err("it is refused");

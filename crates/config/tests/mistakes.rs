@@ -33,8 +33,8 @@ fn one_mistake_each() {
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
         (
             "trusted_proxies = [\"10.0.0.0/8\", \"10.0.0.1/8\"]",
-            "4:34: trusted_proxies: 10.0.0.1/8 has address bits beyond its length; did you mean \"10.0.0.0/8\"? Expected a network such as \
-             10.0.0.0/8 or fd00::/8, or one address",
+            "4:34: trusted_proxies: 10.0.0.1/8 has address bits beyond its prefix length; did you mean \
+             \"10.0.0.0/8\"? Expected a network such as 10.0.0.0/8 or fd00::/8, or one address",
         ),
         (
             "[timeouts]\nkeep_alive = 75",
@@ -68,12 +68,12 @@ fn one_mistake_each() {
         ),
         (
             "[redis]\nurl = \"redis://me:secret@127.0.0.1\"",
-            "5:7: url: \"a user in the URL\" belongs into user, and the password into password_file; expected a URL such as \
-             redis://127.0.0.1:6379",
+            "5:7: url: \"a user in the URL\" belongs in user, and the password in password_file; expected a \
+             URL such as redis://127.0.0.1:6379",
         ),
         (
             "[redis]\nurl = \"rediss://a.example/x\"",
-            "5:7: url: \"x\" is no number of a database; expected a URL such as redis://127.0.0.1:6379",
+            "5:7: url: \"x\" is not the number of a database; expected a URL such as redis://127.0.0.1:6379",
         ),
         (
             "[redis]\nurl = \"redis://a.example\"\nca = \"/ca.pem\"",
@@ -81,7 +81,7 @@ fn one_mistake_each() {
         ),
         (
             "[redis]\nurl = \"redis://a.example\"\nuser = \"me\"",
-            "4:1: user: a user of Redis has a password; expected password_file as well, or no user",
+            "4:1: user: a Redis user needs a password; expected password_file as well, or no user",
         ),
         (
             "[redis]\nurl = \"redis://a.example\"\nname = \"a:b\"",
@@ -163,7 +163,7 @@ fn one_mistake_each() {
         ),
         (
             "[log]\ntarget = \"/a/b\"\nrotate = { keep = 3 }",
-            "6:10: rotate: this says when to rotate by neither size nor time; expected size, every or both",
+            "6:10: rotate has neither size nor every; expected size, every or both",
         ),
         (
             "[log]\ntarget = \"journald\"\nformat = \"w3c\"",
@@ -242,7 +242,7 @@ fn listeners() {
         ),
         (
             "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",
-            "6:11: address: [::1]:80 is there twice; expected an address other than that of line 4",
+            "6:11: address: [::1]:80 appears twice; expected an address other than the one in line 4",
         ),
         ("[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"127.0.0.1:0\"", ""),
     ] {
@@ -257,7 +257,7 @@ fn routes() {
     for (route, expected) in [
         (
             "[[route]]\npath = \"/a\"",
-            "3:1: [[route]] has nothing to do; expected upstream, split, redirect, respond or files",
+            "3:1: [[route]] has no action; expected upstream, split, redirect, respond or files",
         ),
         (
             "[[route]]\nupstream = \"ap\"",
@@ -271,8 +271,9 @@ fn routes() {
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"www.*.com\"",
-            "5:8: host: \"www.*.com\" is not a host: a * is for the hosts of routes alone, at the beginning, as in \
-             *.example.com; expected a host such as www.example.com, *.example.com or ~ regex, without port",
+            "5:8: host: \"www.*.com\" is not a host: only the host of a route may have a *, at the \
+             beginning, as in *.example.com; expected a host such as www.example.com, *.example.com or ~ \
+             regex, without port",
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"www.example.com:80\"",
@@ -281,8 +282,8 @@ fn routes() {
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"A.example\"\n[[route]]\nupstream = \"app\"\nhost = \"a.example\"\npath = \"/\"",
-            "6:1: [[route]]: host \"a.example\" with path \"/\" is there twice; expected a host, path or condition other \
-             than that of line 3",
+            "6:1: [[route]]: host \"a.example\" with path \"/\" appears twice; expected a host, path or \
+             condition other than the one in line 3",
         ),
     ] {
         assert_eq!(said(&file(route)), [expected], "{route}");
@@ -368,11 +369,11 @@ fn tls_of_listeners() {
             "tls = true",
             "5:7: tls: this is true or false; expected a table such as { cert = \"site.pem\", key = \"site.key\" }".to_owned(),
         ),
-        ("tls = { cert = \"a\" }", "5:16: cert is there without key; expected the key as well".to_owned()),
-        ("tls = { key = \"a\" }", "5:15: key is there without cert; expected the certificate as well".to_owned()),
+        ("tls = { cert = \"a\" }", "5:16: cert needs key; expected the key as well".to_owned()),
+        ("tls = { key = \"a\" }", "5:15: key needs cert; expected the certificate as well".to_owned()),
         (
             "tls = { ocsp = \"a\" }",
-            "5:16: ocsp is there without cert; expected the certificate that the response is about".to_owned(),
+            "5:16: ocsp needs cert; expected the certificate that the response is about".to_owned(),
         ),
         (
             "tls = { cert = \"a\", key = \"b\", self_signed = true }",
@@ -406,20 +407,21 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true, groups = [\"X25519MLKEM768\"] }",
-            "5:38: groups has none of TLS 1.2, which is permitted here; expected X25519, secp256r1 or secp384r1 as well, \
-             or min_version = \"1.3\"".to_owned(),
+            "5:38: groups has no group for TLS 1.2, which is permitted here; expected X25519, secp256r1 or \
+             secp384r1 as well, or min_version = \"1.3\"".to_owned(),
         ),
         (
             "tls = { self_signed = true, ciphers = [\"TLS_AES_128_GCM_SHA256\"] }",
-            "5:39: ciphers has none of TLS 1.2, which is permitted here; expected some of \
+            "5:39: ciphers has no suite for TLS 1.2, which is permitted here; expected some of \
              TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, \
              TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, \
-             TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, or another min_version".to_owned(),
+             TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, or another \
+             min_version".to_owned(),
         ),
         (
             "tls = { self_signed = true, preset = \"modern\", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\"] }",
-            "5:58: ciphers: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is of TLS 1.2, which is not permitted here; expected \
-             suites of the permitted versions alone".to_owned(),
+            "5:58: ciphers: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is for TLS 1.2, which is not permitted \
+             here; expected suites of the permitted versions alone".to_owned(),
         ),
         (
             "tls = { self_signed = 1 }",
@@ -452,15 +454,18 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true, client_certificates_by_name = [{ names = [\"*.*.example\"], mode = \"none\" }] }",
-            "5:71: names: \"*.example\" is not a host: a * is for the hosts of routes alone, at the beginning, as in *.example.com; expected a host name such as www.example.com or *.example.com, without port".to_owned(),
+            "5:71: names: \"*.example\" is not a host: only the host of a route may have a *, at the \
+             beginning, as in *.example.com; expected a host name such as www.example.com or *.example.com, \
+             without port".to_owned(),
         ),
         (
             "passthrough = [{ names = [\"a.example\"], upstream = \"app\" }]",
-            "5:16: passthrough is there without tls or tcp; expected one of them, for all other connections".to_owned(),
+            "5:16: passthrough needs tls or tcp; expected one of them, for all other connections".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\", \"a.example\"], upstream = \"app\" }]",
-            "6:40: names: \"a.example\" is passed on already; expected each name once, or with another alpn".to_owned(),
+            "6:40: names: an earlier entry already forwards \"a.example\"; expected each name once, or with \
+             another alpn".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], upstream = \"ap\" }]",
@@ -472,15 +477,16 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"] }]",
-            "6:16: this passthrough leads nowhere; expected upstream or split".to_owned(),
+            "6:16: this passthrough has no upstream; expected upstream or split".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], upstream = \"app\", split = { app = 1 } }]",
-            "6:67: split is there together with upstream; expected one of them".to_owned(),
+            "6:67: split cannot be combined with upstream; expected one of them".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], split = { app = 0 } }]",
-            "6:49: split: nobody gets anything; expected a weight above 0, such as { old = 9, new = 1 }".to_owned(),
+            "6:49: split: no upstream gets a share; expected a weight above 0, such as { old = 9, new = 1 \
+             }".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], split = { ap = 1 } }]",
@@ -488,27 +494,28 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true }\nredirect_to_https = true",
-            "6:21: redirect_to_https is there together with tls: that would go round in circles; expected it on a listener \
-             without tls"
+            "6:21: redirect_to_https cannot be combined with tls: it would redirect in a loop; expected it \
+             on a listener without tls"
                 .to_owned(),
         ),
-        ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to say who came by https".to_owned()),
-        ("datagram_rate = \"1MB/s\"", "5:17: datagram_rate is there without http3, and only that has datagrams; expected http3 = true, or rate for bodies".to_owned()),
-        ("datagram_upload_rate = \"1MB/s\"", "5:24: datagram_upload_rate is there without http3, and only that has datagrams; expected http3 = true, or rate for bodies".to_owned()),
-        ("http3 = true", "5:9: http3 is there without tls: QUIC is always encrypted; expected it on a listener with tls".to_owned()),
+        ("hsts = \"365d\"", "5:8: hsts needs tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to report clients that use https".to_owned()),
+        ("datagram_rate = \"1MB/s\"", "5:17: datagram_rate needs http3: only HTTP/3 has datagrams; expected http3 = true, or rate for bodies".to_owned()),
+        ("datagram_upload_rate = \"1MB/s\"", "5:24: datagram_upload_rate needs http3: only HTTP/3 has datagrams; expected http3 = true, or rate for bodies".to_owned()),
+        ("http3 = true", "5:9: http3 needs tls: QUIC is always encrypted; expected it on a listener with tls".to_owned()),
         (
             "tls = { self_signed = true, max_version = \"1.2\" }\nhttp3 = true",
-            "6:9: http3 is there, and tls permits no TLS 1.3, which QUIC needs; expected max_version = \"1.3\"".to_owned(),
+            "6:9: http3 needs TLS 1.3, which tls does not permit; expected max_version = \"1.3\"".to_owned(),
         ),
         (
             "tls = { self_signed = true }\nhttp3 = true\nproxy_protocol = [\"10.0.0.0/8\"]",
-            "6:9: http3 is there together with proxy_protocol, which has no form for QUIC; expected one of them, or two listeners"
+            "6:9: http3 cannot be combined with proxy_protocol, which has no form for QUIC; expected one of \
+             them, or two listeners"
                 .to_owned(),
         ),
         (
             "tls = { self_signed = true }\nhttp3 = true\npassthrough = [{ names = [\"a.example\"], upstream = \"app\" }]",
-            "6:9: http3 is there together with passthrough, which passes on TLS over TCP; expected one of them, or two \
-             listeners"
+            "6:9: http3 cannot be combined with passthrough, which forwards TLS over TCP; expected one of \
+             them, or two listeners"
                 .to_owned(),
         ),
         (
@@ -536,7 +543,7 @@ fn tls_of_listeners() {
 fn tls_of_upstreams() {
     let file = |lines: &str| format!("{LISTEN}\n{ROUTE}\n[upstream.app]\nservers = [\"https://a\"]\n{lines}");
     for (lines, expected) in [
-        ("tls = { cert = \"a\" }", "5:16: cert is there without key; expected the key as well"),
+        ("tls = { cert = \"a\" }", "5:16: cert needs key; expected the key as well"),
         (
             "tls = { name = \"10.0.0.1\" }",
             "5:16: name: \"10.0.0.1\" is not a host: it is an address; expected a host name such as www.example.com, \
@@ -571,28 +578,29 @@ fn tls_that_is_hardly_meant_is_a_warning() {
     let upstream = |scheme: &str, tls: &str| {
         warnings(&format!("{LISTEN}\n{ROUTE}\n[upstream.app]\nservers = [\"{scheme}://a\"]\ntls = {tls}"))
     };
-    let nobody = "f:5:18: verify = false: whoever is in between can read and change everything";
+    let nobody = "f:5:18: verify = false: an attacker on the network can read and change everything";
     for (scheme, tls, expected) in [
         ("https", "{ ca = \"a\" }", None),
-        ("http", "{ ca = \"a\" }", Some("f:5:7: tls: no server of this upstream is https")),
+        ("http", "{ ca = \"a\" }", Some("f:5:7: tls: this upstream has no https server")),
         ("https", "{ verify = false }", Some(nobody)),
         (
             "https",
             "{ verify = false, ca = \"a\" }",
-            Some("f:5:30: ca is not used: verify = false believes any certificate"),
+            Some("f:5:30: ca is not used: verify = false accepts any certificate"),
         ),
         (
             "https",
             "{ verify = false, name = \"a\" }",
-            Some("f:5:18: verify = false: name is asked for, but nobody has to prove it"),
+            Some("f:5:18: verify = false: name is sent, but not verified"),
         ),
     ] {
         assert_eq!(upstream(scheme, tls), expected.into_iter().collect::<Vec<_>>(), "{scheme} {tls}");
     }
     let redirect = "[[listen]]\naddress = \"127.0.0.1:80\"\nredirect_to_https = true\n";
     let https = "[[listen]]\naddress = \"127.0.0.1:443\"\ntls = { self_signed = true }\n";
-    let alone = "f:5:21: redirect_to_https: no listener has tls; expected a [[listen]] with tls, for those who follow";
-    let reached = "f:1:10: route \"/\" is never reached: every listener that it is for redirects to https";
+    let alone = "f:5:21: redirect_to_https: no listener has tls; expected a [[listen]] with tls, for the \
+                 redirected clients";
+    let reached = "f:1:10: route \"/\" is never reached: all its listeners redirect to https";
     assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}")), [reached, alone]);
     // A proxy in front that ends TLS says who came by https.
     let behind = "trusted_proxies = [\"10.0.0.0/8\"]";
@@ -699,7 +707,7 @@ fn what_is_hardly_meant_is_a_warning() {
         warnings,
         [
             "f:4:10: no route leads to upstream \"old\"",
-            "f:4:49: servers: http://a:80 is there twice; expected a weight on the one of line 4",
+            "f:4:49: servers: http://a:80 appears twice; expected a weight on the one of line 4",
         ]
     );
 }
@@ -768,17 +776,17 @@ fn a_file_of_another_proxy_is_one_mistake() {
     let nginx = "http {\n  server {\n    listen 80;\n    location / { proxy_pass http://a; }\n  }\n}\n";
     let mistakes = config::parse(nginx, "nginx.conf").expect_err("it is no file of ours");
     assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-    let said = "nginx.conf:1:1: this is a configuration of nginx; `vanward adapt nginx nginx.conf` makes one of vanward of \
-                it; expected one of vanward, in TOML: ";
+    let said = "nginx.conf:1:1: this is a configuration of nginx; `vanward adapt nginx nginx.conf` \
+                translates it; expected a configuration of vanward, in TOML: ";
     assert!(mistakes[0].to_string().starts_with(said), "{}", mistakes[0]);
     assert_eq!(mistakes[0].shown(), "    1 | http {\n      | ^^^^^^\n");
     let haproxy = "defaults\n  mode http\nfrontend a\n  bind :80\n";
     let mistakes = config::parse(haproxy, "h.cfg").expect_err("it is no file of ours");
-    let said = "`vanward adapt haproxy h.cfg` makes one of vanward of it";
+    let said = "`vanward adapt haproxy h.cfg` translates it";
     assert_eq!((mistakes.len(), mistakes[0].hint.as_deref()), (1, Some(said)));
     let traefik = "[entryPoints.web]\naddress = \":80\"\n[http.routers.a]\nrule = \"Host(`a`)\"\n";
     let mistakes = config::parse(traefik, "traefik.toml").expect_err("it is no file of ours");
-    let said = "`vanward adapt traefik traefik.toml` makes one of vanward of it";
+    let said = "`vanward adapt traefik traefik.toml` translates it";
     assert_eq!((mistakes.len(), mistakes[0].hint.as_deref()), (1, Some(said)));
     let envoy = "static_resources:\n  listeners:\n  - name: listener_0\n    address:\n      socket_address: { address: 0.0.0.0 }\n";
     let mistakes = config::parse(envoy, "envoy.yaml").expect_err("it is no file of ours");

@@ -76,7 +76,7 @@ fn one_certificate_may_have_all_names() {
     assert!(parsed(&others, "[acme]\nports_forwarded = true").is_ok());
     for other in [listen(8443, "[\"b.example\"]", ""), listen(8443, "[\"b.example\"]", one)] {
         let refused = parsed(&[listen(443, both, one), other], "").expect_err("is refused");
-        assert!(refused.contains("one_certificate: b.example has a certificate of its own"), "{refused}");
+        assert!(refused.contains("one_certificate: b.example has a separate certificate"), "{refused}");
     }
     let files = "{ address = \"*:443\", tls = { self_signed = true, one_certificate = true } }".to_owned();
     let refused = parsed(&[files], "").expect_err("is refused");
@@ -106,25 +106,30 @@ fn what_no_authority_could_issue_is_refused() {
         (HOST, ", names = [\"a/b\"]", "", "names: \"a/b\""),
         (HOST, ", self_signed = true", "", "tls has certificates in more than one way"),
         (HOST, ", cert = \"a.pem\", key = \"a.key\"", "", "tls has certificates in more than one way"),
-        (HOST, "", "[acme]\nchallenges = [\"dns-01\"]", "a challenge by DNS is there without dns"),
-        (HOST, "", "[acme]\ndns = {}", "dns has no way to make records; expected one of command, server"),
+        (HOST, "", "[acme]\nchallenges = [\"dns-01\"]", "a DNS challenge needs dns"),
+        (
+            HOST,
+            "",
+            "[acme]\ndns = {}",
+            "dns does not say how to create records; expected one of command, server",
+        ),
         (
             HOST,
             "",
             "[acme]\ndns = { command = [\"x\"], persist = true }",
-            "dns has several ways to make records",
+            "dns has several ways to create records",
         ),
         (
             HOST,
             "",
             "[acme]\ndns = { command = [\"x\"], zone = \"a.example\" }",
-            "zone and keys are for updates",
+            "zone and keys apply only to dynamic updates",
         ),
         (
             HOST,
             "",
             "[acme]\ndns = { server = \"192.0.2.1:53\", key_name = \"k\" }",
-            "a TSIG key is a name and a file",
+            "a TSIG key consists of a name and a file",
         ),
         (
             HOST,
@@ -158,13 +163,13 @@ fn what_no_authority_could_issue_is_refused() {
             HOST,
             ", max_version = \"1.2\", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\"]",
             "",
-            "ciphers has none for ECDSA keys, and certificates = \"auto\" asks for one",
+            "ciphers has no suite for ECDSA keys, the type of the automatic certificates",
         ),
         (
             HOST,
             ", max_version = \"1.2\", ciphers = [\"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"]",
             "[acme]\nkey_type = \"rsa-2048\"",
-            "ciphers has none for RSA keys",
+            "ciphers has no suite for RSA keys",
         ),
         (
             HOST,
@@ -190,7 +195,7 @@ fn hosts_without_a_certificate_are_remarked() {
     let reading = examine(&file("host = [\"a.example\", \"~ b[0-9]+\"], ", "", ""), "f");
     let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
     assert!(
-        warnings.len() == 1 && warnings[0].contains("no certificate is asked for hosts like ~ b[0-9]+"),
+        warnings.len() == 1 && warnings[0].contains("hosts like ~ b[0-9]+ get no certificate"),
         "{warnings:?}"
     );
 }
@@ -232,10 +237,10 @@ dns = { server = "192.0.2.53:53", zone = "example.com", key_name = "key.", key_f
 
 #[test]
 fn listeners_at_ports_that_authorities_do_not_connect_to_are_remarked_on() {
-    let http = "authorities connect to port 80 (\"http-01\"), and no listener without tls is there";
-    let tls = "authorities connect to port 443 (\"tls-alpn-01\"), and this listener is not there";
-    let both =
-        "authorities connect to port 80 (\"http-01\") or 443 (\"tls-alpn-01\"), and no listener that answers";
+    let http = "authorities connect to port 80 (\"http-01\"), but no listener without tls uses it";
+    let tls = "authorities connect to port 443 (\"tls-alpn-01\"), but this listener has another port";
+    let both = "authorities connect to port 80 (\"http-01\") or 443 (\"tls-alpn-01\"), but no listener for \
+                these challenges";
     for (plain, secure, acme, expected) in [
         (Some("*:80"), "*:443", "", None),
         (Some("*:8080"), "*:443", "", None),

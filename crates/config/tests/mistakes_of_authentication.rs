@@ -35,18 +35,18 @@ fn tokens() {
         (format!("jwt = {{ keys = {keys:?} }}\nclaim = {{ \"a.b\" = \"c\", d = true }}"), None),
         (
             "claim = { plan = \"gold\" }".to_owned(),
-            Some("5:9: claim: the route has no jwt, so nobody verifies the token; expected jwt"),
+            Some("5:9: claim: the route has no jwt, so the token is not verified; expected jwt"),
         ),
         (
             format!(
                 "jwt = {{ keys = {keys:?} }}\nrequire = \"any\"\nclaim = {{ plan = \"gold\" }}\nweb_bot_auth = {{ agents = \"https://a\" }}"
             ),
-            Some("claim: with require = \"any\", a forged token may be let in by another proof"),
+            Some("claim: with require = \"any\", another authentication method may admit a forged token"),
         ),
         (format!("jwt = {{ keys = {keys:?} }}\nrate_limit = {{ rate = \"1/s\", key = \"user\" }}"), None),
         (
             "rate_limit = { rate = \"1/s\", key = [\"client\", \"user\"] }".to_owned(),
-            Some("rate_limit: the route does not ask who a client is, so there is no user to count by"),
+            Some("rate_limit: the route does not authenticate clients, so there is no user to count by"),
         ),
         ("jwt = {}".to_owned(), Some("5:7: jwt has no keys; expected keys, jwks, discovery or secret")),
         (
@@ -56,7 +56,8 @@ fn tokens() {
         (
             "jwt = { jwks = \"http://id.example.com/a\" }".to_owned(),
             Some(
-                "5:16: jwks: over http, whoever is on the way can replace the keys; expected an https:// URL, or allow_http = true",
+                "5:16: jwks: over http, an attacker on the network can replace the keys; expected an \
+                 https:// URL, or allow_http = true",
             ),
         ),
         (
@@ -68,10 +69,10 @@ fn tokens() {
             "jwt = { jwks = \"https://me:you@a/b\" }".to_owned(),
             Some("a server takes no user name or password"),
         ),
-        ("jwt = { jwks = \"https://a/b c\" }".to_owned(), Some("has characters that a URL does not have")),
+        ("jwt = { jwks = \"https://a/b c\" }".to_owned(), Some("has characters that are invalid in a URL")),
         (
             "jwt = { jwks = \"https://a/b\\r\\nX: y\" }".to_owned(),
-            Some("has characters that a URL does not have"),
+            Some("has characters that are invalid in a URL"),
         ),
         (format!("jwt = {{ jwks = {url:?}, refresh = \"1s\" }}"), Some("refresh: 1s is too small")),
         (
@@ -98,7 +99,7 @@ fn tokens() {
         ),
         (
             format!("jwt = {{ keys = {keys:?}, algorithms = \"RS256\" }}"),
-            Some("algorithms: none of the keys is for one of them; expected one that fits the keys"),
+            Some("algorithms: no key works with any of them; expected an algorithm that fits the keys"),
         ),
         (
             format!("jwt = {{ keys = {keys:?}, algorithms = \"none\" }}"),
@@ -112,7 +113,7 @@ fn tokens() {
         ("jwt = { discovery = \"https://id.example.com/realms/a\", ca = \"ca.pem\" }".to_owned(), None),
         (
             "jwt = { discovery = \"http://id.example.com/\" }".to_owned(),
-            Some("discovery: over http, whoever is on the way can replace the keys"),
+            Some("discovery: over http, an attacker on the network can replace the keys"),
         ),
         (
             format!("jwt = {{ discovery = \"https://id.example.com\", jwks = {url:?} }}"),
@@ -205,17 +206,18 @@ fn bots() {
         ),
         (
             "web_bot_auth = { agents = [] }",
-            Some("web_bot_auth: nobody is let in; expected agents: the URL of an agent"),
+            Some("web_bot_auth: no agent is admitted; expected agents: the URL of an agent"),
         ),
         (
             "web_bot_auth = { agents = \"http://bot.example.com\" }",
             Some(
-                "agents: over http, whoever is on the way can replace the keys; expected an https:// URL, or allow_http = true",
+                "agents: over http, an attacker on the network can replace the keys; expected an https:// \
+                 URL, or allow_http = true",
             ),
         ),
         (
             "web_bot_auth = { agents = \"https://bot.example.com/keys\" }",
-            Some("has a path, and agents are told by their host; expected the URL of an agent"),
+            Some("has a path, but agents are identified by host only; expected the URL of an agent"),
         ),
     ] {
         let said = said(&format!("{route}\nupstream = \"app\""));

@@ -18,7 +18,8 @@ fn said(servers: &str, lines: &str) -> Vec<String> {
 #[test]
 fn services_and_how_consul_is_reached() {
     const SERVER: &str = "\"http+consul://web\"";
-    const IN_THE_CLEAR: &str = "warning: 5:14: token_file: without TLS the token can be read on its way; expected an address with https://";
+    const IN_THE_CLEAR: &str = "warning: 5:14: token_file: without TLS, an attacker on the network can read \
+                                the token; expected an address with https://";
     for (servers, lines, expected) in [
         (SERVER, "", &[][..]),
         (SERVER, "consul.token_file = \"t\"", &[]),
@@ -41,7 +42,7 @@ fn services_and_how_consul_is_reached() {
             "[consul]\nca = \"a\"\ncert = \"b\"\nname = \"c.example\"",
             &[
                 "5:6: ca: Consul is reached without TLS; expected an address with https://, or no ca",
-                "6:8: cert is there without key; expected the key as well",
+                "6:8: cert needs key; expected the key as well",
                 "6:8: cert: Consul is reached without TLS; expected an address with https://, or no cert",
                 "7:8: name: Consul is reached without TLS; expected an address with https://, or no name",
             ],
@@ -49,16 +50,14 @@ fn services_and_how_consul_is_reached() {
         (
             "\"http://a\", \"https+consul://web\"",
             "",
-            &[
-                "3:37: servers: nothing says which name the certificates of web have; expected tls.name as well: whoever \
-               registers instances can choose their addresses, but no name",
-            ],
+            &["3:37: servers: the certificates of web need a name to be verified with; expected tls.name \
+               as well: anyone who registers instances can choose their addresses, but not this name"],
         ),
         ("\"https+consul://web\"", "upstream.app.tls = { name = \"web.internal\" }", &[]),
         (
             "\"https+consul://web\"",
             "upstream.app.tls = { verify = false }",
-            &["warning: 4:31: verify = false: whoever is in between can read and change everything"],
+            &["warning: 4:31: verify = false: an attacker on the network can read and change everything"],
         ),
         (
             "\"http+consul://web?near=a\"",
@@ -77,10 +76,8 @@ fn services_and_how_consul_is_reached() {
         (
             "\"http://a\"",
             "[consul]\ntoken_file = \"t\"",
-            &[
-                "warning: 5:14: [consul]: no server is a service of Consul; expected servers such as http+consul://web, \
-               or no [consul]",
-            ],
+            &["warning: 5:14: [consul]: no upstream uses a service from Consul; expected servers such as \
+               http+consul://web, or no [consul]"],
         ),
     ] {
         let mut found = said(servers, lines);

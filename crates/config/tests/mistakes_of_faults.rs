@@ -45,28 +45,32 @@ fn mistakes() {
         (
             "[[fault]]\ninject = \"connection reset\"\nlistener = \"bytes\"\npath = \"/a\"\nkey = \"header:X-Key\"",
             &[
-                "5:10: inject: a connection has no key with a part that is not the client, only requests on it have; expected listener and clients, or \
-                 another fault with it",
-                "5:10: inject: a connection has no path, only requests on it have; expected listener and clients, or \
-                 another fault with it",
+                "5:10: inject: key with a part that is not the client applies to requests, but this fault \
+                 affects connections; expected listener and clients, or another fault with it",
+                "5:10: inject: path applies to requests, but this fault affects connections; expected \
+                 listener and clients, or another fault with it",
             ],
         ),
         (
             "[[fault]]\ninject = \"connection refuse\"\nlistener = \"bytes\"\nfirst = 3\nprobability = \"1%\"",
             &[
-                "5:10: inject: a listener refuses all connections or none, so probability has no meaning; expected listener, \
-                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
-                "5:10: inject: a listener refuses all connections or none, so first has no meaning; expected listener, \
-                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
+                "5:10: inject: a listener refuses all connections or none, so probability has no effect; \
+                 expected listener, from, until, repeat or expires with it, or \"connection reset\" of some \
+                 connections",
+                "5:10: inject: a listener refuses all connections or none, so first has no effect; expected \
+                 listener, from, until, repeat or expires with it, or \"connection reset\" of some \
+                 connections",
             ],
         ),
         (
             "[[fault]]\ninject = \"connection refuse\"\nclients = [\"10.0.0.0/8\"]\nclient_share = \"5%\"",
             &[
-                "5:10: inject: a listener refuses all connections or none, so client_share has no meaning; expected listener, \
-                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
-                "5:10: inject: a listener refuses all connections or none, so clients has no meaning; expected listener, \
-                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
+                "5:10: inject: a listener refuses all connections or none, so client_share has no effect; \
+                 expected listener, from, until, repeat or expires with it, or \"connection reset\" of some \
+                 connections",
+                "5:10: inject: a listener refuses all connections or none, so clients has no effect; \
+                 expected listener, from, until, repeat or expires with it, or \"connection reset\" of some \
+                 connections",
             ],
         ),
         (
@@ -85,10 +89,8 @@ fn mistakes() {
         ),
         (
             "[[fault]]\ninject = \"connection datagrams lose\"",
-            &[
-                "5:10: inject: no listener has http3, and only that has datagrams; expected a listener with http3, or \
-                 loss and latency of a listener",
-            ],
+            &["5:10: inject: no listener has http3, and only HTTP/3 has datagrams; expected a listener \
+               with http3, or loss and latency of a listener"],
         ),
         (
             "[[fault]]\ninject = \"connection bad-handshake\"",
@@ -110,7 +112,8 @@ fn mistakes() {
         ),
         (
             "[[fault]]\ninject = \"503\"\nlistener = \"bytes\"",
-            &["6:12: listener: \"bytes\" has tcp, so no route counts there; expected a listener without tcp"],
+            &["6:12: listener: \"bytes\" has tcp, so routes do not apply to it; expected a listener \
+               without tcp"],
         ),
         (
             "[[fault]]\ninject = \"503\"\nfrom = \"10s\"\nuntil = \"10s\"",
@@ -122,11 +125,12 @@ fn mistakes() {
         ),
         (
             "[[fault]]\ninject = \"503\"\nname = \"a\"\n[[fault]]\ninject = \"502\"\nname = \"a\"",
-            &["9:8: name: \"a\" is there twice; expected a name other than that of line 6"],
+            &["9:8: name: \"a\" appears twice; expected a name other than the one in line 6"],
         ),
         (
             "[faults]\nheader = \"X-ValueFault\"",
-            &["5:10: header: nobody may use it; expected header_clients with a network such as 127.0.0.0/8"],
+            &["5:10: header: no client may use it; expected header_clients with a network such as \
+               127.0.0.0/8"],
         ),
         (
             "[[fault]]\ninject = \"503\"\nfirst = 0",
@@ -143,7 +147,7 @@ fn a_response_belongs_to_a_status_and_is_one_that_can_be_sent() {
     for (fault, expected) in [
         (
             "inject = \"reset\"\nresponse = { body = \"a\" }",
-            "6:12: response: only a status has one; expected inject = \"503\", or another status",
+            "6:12: response: only an injected status has one; expected inject = \"503\", or another status",
         ),
         (
             "inject = \"204\"\nresponse = { body = \"a\" }",
@@ -155,7 +159,7 @@ fn a_response_belongs_to_a_status_and_is_one_that_can_be_sent() {
         ),
         (
             "inject = \"503\"\nresponse = { headers = { Content-Type = \"a/b\" } }",
-            "6:26: headers: Content-Type is an option of its own; expected content_type",
+            "6:26: headers: Content-Type is a separate option; expected content_type",
         ),
         (
             "inject = \"503\"\nresponse = { grpc_status = 17 }",
@@ -175,7 +179,7 @@ fn a_fault_of_bytes_of_tcp_is_warned_of_where_clients_of_http3_come() {
         );
         let reading = examine(&file, "f");
         assert_eq!(reading.mistakes, [], "{fault}");
-        reading.warnings.iter().filter(|warning| warning.to_string().contains("affects TCP alone")).count()
+        reading.warnings.iter().filter(|warning| warning.to_string().contains("affects only TCP")).count()
     };
     for fault in
         ["slice 100", "corrupt 10", "limit 1KB", "half-open 1KB", "slow-close 1s", "reset 1s", "reset 10KB"]

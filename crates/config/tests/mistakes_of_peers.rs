@@ -39,9 +39,10 @@ fn instances_that_share_a_cache() {
                 "listen = \"127.0.0.1:8080\"\naddress = \"10.0.0.1:7443\"\nmembers = [\"10.0.0.2:7443\", \"10.0.0.2:7443\"]\n{files}"
             )),
             vec![
-                "1:23: address: 127.0.0.1:8080 is there twice; expected an address other than that of line 7".to_owned(),
+                "1:23: address: 127.0.0.1:8080 appears twice; expected an address other than the one in line \
+                 7".to_owned(),
                 "8:11: address: 10.0.0.1:7443 is not among the members; expected one of members".to_owned(),
-                "9:29: members: 10.0.0.2:7443 is there twice; expected each instance once".to_owned(),
+                "9:29: members: 10.0.0.2:7443 appears twice; expected each instance once".to_owned(),
             ],
         ),
         (
@@ -49,7 +50,8 @@ fn instances_that_share_a_cache() {
                 .replace("upstream.app", "upstream.cache-peers")
                 .replace("\"app\"", "\"cache-peers\""),
             vec![
-                "3:10: \"cache-peers\" is what the instances of [cache.peers] are called; expected another name".to_owned(),
+                "3:10: \"cache-peers\" is reserved for the instances in [cache.peers]; expected another name"
+                    .to_owned(),
             ],
         ),
     ] {

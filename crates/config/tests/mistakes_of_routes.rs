@@ -102,9 +102,8 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nforward_auth = { upstream = \"app\", cache = { key = [\"path\", \"host\"] } }",
-            &[
-                "6:53: key: it tells no clients apart, so that one client's permission would be everybody's; expected a part of the client as well, such as cookie:NAME or client",
-            ],
+            &["6:53: key: it does not distinguish clients, so one client's permission would hold for \
+               all; expected a part of the client as well, such as cookie:NAME or client"],
         ),
         (
             "upstream = \"app\"\nforward_auth = { upstream = \"app\", cache = { key = \"listener\", ttl = \"0s\" } }",
@@ -115,9 +114,8 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nrequire = \"any\"\nforward_auth = { upstream = \"app\" }",
-            &[
-                "6:11: require: there are no several ways to prove who one is; expected two of auth, jwt, web_bot_auth and forward_auth",
-            ],
+            &["6:11: require: the route has fewer than two authentication methods; expected two of auth, \
+               jwt, web_bot_auth and forward_auth"],
         ),
         (
             "upstream = \"app\"\nforward_auth = { upstream = \"app\", copy_headers = \"X-User\" }\nrequest_headers = { set = { x-user = \"1\" } }",
@@ -127,7 +125,8 @@ fn mistakes() {
         ),
         (
             "listener = \"bytes\"\nupstream = \"app\"",
-            &["5:12: listener: \"bytes\" has tcp, so no route counts there; expected a listener without tcp"],
+            &["5:12: listener: \"bytes\" has tcp, so routes do not apply to it; expected a listener \
+               without tcp"],
         ),
         (
             "listener = \"web\"\nupstream = \"app\"",
@@ -140,17 +139,21 @@ fn mistakes() {
         (
             "upstream = \"app\"\ncache = { targets = [\"x\", \"a-cache-control\", \"A-Cache-Control\"], send_targets = [\"b-cache-control\"] }",
             &[
-                "6:9: cache: there is nothing to store responses in; expected a table [cache] with memory = \"256MiB\"",
+                "6:9: cache: it needs a store for responses; expected a table [cache] with memory = \
+                 \"256MiB\"",
                 "6:22: targets: \"x\" is no field with directives for caches; expected surrogate-control, or a name that ends in -cache-control, such as cdn-cache-control",
-                "6:46: targets: \"A-Cache-Control\" is there twice; expected surrogate-control, or a name that ends in -cache-control, such as cdn-cache-control",
+                "6:46: targets: \"A-Cache-Control\" appears twice; expected surrogate-control, or a name \
+                 that ends in -cache-control, such as cdn-cache-control",
                 "6:82: send_targets: \"b-cache-control\" is not in targets, and is sent anyway; expected names from targets",
             ],
         ),
         (
             "upstream = \"app\"\nresponse_delay = \"1s\"\ncache = {}",
             &[
-                "6:18: response_delay: a route with cache answers without it; expected delay, or a route without cache",
-                "7:9: cache: there is nothing to store responses in; expected a table [cache] with memory = \"256MiB\"",
+                "6:18: response_delay: a route with cache cannot use it; expected delay, or a route without \
+                 cache",
+                "7:9: cache: it needs a store for responses; expected a table [cache] with memory = \
+                 \"256MiB\"",
             ],
         ),
         (
@@ -198,11 +201,12 @@ fn mistakes() {
         ),
         (
             "headers = { x-a = true, X-A = \"b\" }\nupstream = \"app\"",
-            &["5:25: headers: the same name is there twice; expected a name other than that of line 5"],
+            &["5:25: headers: the same name appears twice; expected a name other than the one in line 5"],
         ),
         (
             "split = { app = 0 }",
-            &["5:9: split: nobody gets anything; expected a weight above 0, such as { app = 9, canary = 1 }"],
+            &["5:9: split: no upstream gets a share; expected a weight above 0, such as { app = 9, \
+               canary = 1 }"],
         ),
         (
             "split = { ap = 1 }",
@@ -277,20 +281,18 @@ fn mistakes() {
         (
             "files = { root = \"/usr\", index = [\"a/b\", \".x\", \"\"] }",
             &[
-                "5:35: index: \"a/b\" is not the name of a file that clients may have; expected the name of a \
+                "5:35: index: \"a/b\" is not the name of a file that clients can get; expected the name of a \
                  file such as index.html",
-                "5:42: index: \".x\" is not the name of a file that clients may have; expected the name of a \
+                "5:42: index: \".x\" is not the name of a file that clients can get; expected the name of a \
                  file such as index.html",
-                "5:48: index: \"\" is not the name of a file that clients may have; expected the name of a \
+                "5:48: index: \"\" is not the name of a file that clients can get; expected the name of a \
                  file such as index.html",
             ],
         ),
         (
             "files = { root = \"/usr\", fallback = \"/../etc/passwd\" }",
-            &[
-                "5:37: fallback: \"/../etc/passwd\" is not the path of a file that clients may have; expected \
-                 the path of a file beneath the root such as /index.html",
-            ],
+            &["5:37: fallback: \"/../etc/passwd\" is not the path of a file that clients can get; \
+               expected the path of a file beneath the root such as /index.html"],
         ),
         (
             "files = { root = \"/usr\", cache_control = \"a\\nb\" }",
@@ -318,24 +320,18 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nrate_limit = { rate = \"100\" }",
-            &[
-                "6:23: rate: \"100\" does not say in which time; did you mean \"100/s\"? Expected a number of requests in a time, such as \
-                 100/s, 10/m or 5/10s",
-            ],
+            &["6:23: rate: \"100\" has no unit of time; did you mean \"100/s\"? Expected a number of \
+               requests in a time, such as 100/s, 10/m or 5/10s"],
         ),
         (
             "upstream = \"app\"\nrate_limit = { rate = \"1/s\", shared = \"local\" }",
-            &[
-                "6:39: shared: there is no [redis], which instances share through; expected [redis] with its url as well, or no \
-                 shared",
-            ],
+            &["6:39: shared: instances share through [redis], which is missing; expected [redis] with \
+               its url as well, or no shared"],
         ),
         (
             "upstream = \"app\"\nforward_auth = { upstream = \"app\", cache = { key = \"client\", shared = true } }",
-            &[
-                "6:71: shared: there is no [redis], which instances share through; expected [redis] with its url and secret_file as \
-                 well, or no shared",
-            ],
+            &["6:71: shared: instances share through [redis], which is missing; expected [redis] with \
+               its url and secret_file as well, or no shared"],
         ),
         (
             "upstream = \"app\"\nrate_limit = { rate = \"100/x\" }",
@@ -364,10 +360,9 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nrate_limit = { rate = \"1/s\", key = \"ip\" }",
-            &[
-                "6:36: key: \"ip\" is called otherwise here; did you mean \"client\"? Expected client, client/24, user, header:NAME, \
-                 cookie:NAME, query:NAME, host, listener, or route for all its requests together",
-            ],
+            &["6:36: key: \"ip\" has another name here; did you mean \"client\"? Expected client, \
+               client/24, user, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all \
+               its requests together"],
         ),
         (
             "upstream = \"app\"\nrate_limit = { key = \"host\" }",
@@ -381,7 +376,7 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nrewrite = { pattern = \"/a\" }",
-            &["6:23: rewrite has pattern without path; expected what comes in the place of such a path"],
+            &["6:23: rewrite has pattern without path; expected path, the replacement for matching paths"],
         ),
         (
             "upstream = \"app\"\nrewrite = { path = \"/b/$1\", pattern = \"/a(\" }",
@@ -460,8 +455,8 @@ fn mistakes() {
             &[
                 "6:20: origins: with credentials, browsers refuse *, and every site could act as your users; expected the \
                  origins by name, or credentials = false",
-                "6:35: headers: with credentials, browsers take * for a name and not for all; expected the names, or \
-                 credentials = false",
+                "6:35: headers: with credentials, browsers treat * as a name, not as all; expected the \
+                 names, or credentials = false",
             ],
         ),
         (
@@ -477,14 +472,12 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nmethods = [\"GET\", \"PUT\"]\ncors = { origins = \"https://a\" }",
-            &[
-                "7:8: cors: browsers ask with OPTIONS first, which methods of this route leaves out; expected \
-                 methods with \"OPTIONS\"",
-            ],
+            &["7:8: cors: browsers send OPTIONS first, which methods of this route excludes; expected \
+               methods with \"OPTIONS\""],
         ),
         (
             "upstream = \"app\"\ncors = { origins = \"https://a\" }\nresponse_headers = { set = { access-control-allow-origin = \"*\" } }",
-            &["7:30: response_headers: cors writes access-control-allow-origin; expected one of both"],
+            &["7:30: response_headers: cors writes access-control-allow-origin; expected one of them"],
         ),
         (
             "upstream = \"app\"\nmaintenance = \"on\"",
@@ -522,7 +515,7 @@ fn mistakes() {
         (
             "split = { app = 1 }\nsticky = { by = \"client\", ttl = \"1h\", sessions = 9, name = \"a\" }",
             &[
-                "6:33: sticky: a split remembers nothing that could end; expected no ttl",
+                "6:33: sticky: a split has no sessions that could expire; expected no ttl",
                 "6:39: unknown key \"sessions\" in sticky; expected by, ttl, name, path, domain, secure, same_site or secret_file",
                 "6:60: sticky: name is for the inserted cookie; expected by = \"cookie\"",
             ],
@@ -548,19 +541,17 @@ fn mistakes() {
         ),
         (
             "name = \"a\"\nupstream = \"app\"\n[[route]]\nname = \"a\"\npath = \"/b\"\nupstream = \"app\"",
-            &["8:8: name: \"a\" is there twice; expected a name other than that of line 5"],
+            &["8:8: name: \"a\" appears twice; expected a name other than the one in line 5"],
         ),
         (
             "upstream = \"app\"\nmethods = [\"GET\", \"POST\"]\n[[route]]\nmethods = [\"POST\", \"GET\"]\nupstream = \"app\"",
-            &["7:1: [[route]]: any host with path \"/\" is there twice; expected a host, path or condition \
-                 other than that of line 4"],
+            &["7:1: [[route]]: any host with path \"/\" appears twice; expected a host, path or \
+               condition other than the one in line 4"],
         ),
         (
             "clients = [\"10.0.0.1/8\"]\nupstream = \"app\"",
-            &[
-                "5:12: clients: 10.0.0.1/8 has address bits beyond its length; did you mean \"10.0.0.0/8\"? Expected a network such as \
-                 10.0.0.0/8 or fd00::/8, or one address",
-            ],
+            &["5:12: clients: 10.0.0.1/8 has address bits beyond its prefix length; did you mean \
+               \"10.0.0.0/8\"? Expected a network such as 10.0.0.0/8 or fd00::/8, or one address"],
         ),
         (
             "timeouts = { upstream_first_byte = 5 }\nupstream = \"app\"",
@@ -633,12 +624,12 @@ fn a_route_that_no_request_reaches_is_a_warning() {
     let of_two = "[[route]]\npath = \"/a\"\nmethods = [\"GET\", \"PUT\"]\nupstream = \"app\"\n";
     assert_eq!(
         warnings(&format!("{of_host}{of_all}")),
-        ["f:6:1: route \"a.example/\" is never reached: the route of line 9 takes its requests"]
+        ["f:6:1: route \"a.example/\" is never reached: the route in line 9 takes its requests"]
     );
     let trace = of_two.replace("\"GET\", \"PUT\"", "\"TRACE\"");
     assert_eq!(
         warnings(&trace),
-        ["f:6:1: route \"/a\" is never reached: TRACE is answered 405 before any route"]
+        ["f:6:1: route \"/a\" is never reached: TRACE requests get 405 before any route applies"]
     );
     assert_eq!(warnings(&format!("{of_host}{of_two}")), Vec::<String>::new());
 }
@@ -662,7 +653,7 @@ fn a_user_whom_nobody_is_asked_for_is_warned_of() {
     let reading = config::examine(text, "f");
     let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
     let said =
-        "f:4:19: request_headers: $user is always empty here, since the route does not ask who a client is";
+        "f:4:19: request_headers: $user is always empty here, since the route does not authenticate clients";
     assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
 }
 
@@ -679,7 +670,8 @@ fn a_rewrite_by_what_is_in_no_key_of_the_cache_is_warned_of() {
     };
     let said = |what: &str| {
         vec![format!(
-            "f:7:11: rewrite: {what} tells no stored responses apart, so one client gets what was stored for another; "
+            "f:7:11: rewrite: {what} is not in the cache key, so one client gets responses stored for \
+             another; "
         )]
     };
     for (rewrite, cache, expected, remedy) in [

@@ -23,18 +23,18 @@ fn upstreams() {
         ),
         (
             "hash_key = \"client\"",
-            &["5:12: hash_key: balance = \"round-robin\" has no use for it; expected balance = \
-                 \"consistent-hash\""],
+            &["5:12: hash_key: balance = \"round-robin\" does not use it; expected balance = \
+               \"consistent-hash\""],
         ),
         (
             "balance = \"client-address\"\nhash_key = \"path\"",
-            &["6:12: hash_key: balance = \"client-address\" goes by the client; expected client or \
-                 client/24, or balance = \"consistent-hash\""],
+            &["6:12: hash_key: balance = \"client-address\" hashes the client's address; expected client \
+               or client/24, or balance = \"consistent-hash\""],
         ),
         (
             "load_bound = \"150%\"",
-            &["5:14: load_bound: balance = \"round-robin\" has no use for it; expected balance = \
-                 \"consistent-hash\""],
+            &["5:14: load_bound: balance = \"round-robin\" does not use it; expected balance = \
+               \"consistent-hash\""],
         ),
         (
             "balance = \"consistent-hash\"\nload_bound = \"50%\"",
@@ -61,8 +61,8 @@ fn upstreams() {
         ),
         (
             "protocol = \"h2\"\nsend_proxy_protocol = \"v1\"",
-            &["6:23: send_proxy_protocol says who the one client of a connection is; with protocol = \
-                 \"h2\" there are many; expected protocol = \"http/1.1\""],
+            &["6:23: send_proxy_protocol names one client per connection, but with protocol = \"h2\" \
+               clients share connections; expected protocol = \"http/1.1\""],
         ),
         (
             "sticky = {}",
@@ -71,29 +71,24 @@ fn upstreams() {
         ),
         (
             "sticky = { by = \"cookie\", sessions = 5 }",
-            &["5:38: sticky: sessions are not remembered with an inserted cookie, which names its server; \
-                 expected no sessions"],
+            &["5:38: sticky: an inserted cookie names its server, so no sessions are stored; expected no \
+               sessions"],
         ),
         (
             "sticky = { by = \"cookie\", shared = true }",
-            &[
-                "5:36: sticky: all instances with the same secret_file follow an inserted cookie; expected no \
-                 shared",
-            ],
+            &["5:36: sticky: all instances with the same secret_file accept an inserted cookie; expected \
+               no shared"],
         ),
         (
             "sticky = { by = \"client\", shared = true }",
-            &[
-                "5:36: shared: there is no [redis], which instances share through; expected [redis] with its url \
-                 and secret_file as well, or no shared",
-            ],
+            &["5:36: shared: instances share through [redis], which is missing; expected [redis] with \
+               its url and secret_file as well, or no shared"],
         ),
         (
             "sticky = { by = \"cookie:id\" }",
-            &[
-                "5:17: by: \"cookie:id\" does not say whose cookie it is; did you mean \"origin-cookie:id\"? Expected cookie, origin-cookie:NAME, client, \
-                 client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME",
-            ],
+            &["5:17: by: \"cookie:id\" does not say who sets the cookie; did you mean \
+               \"origin-cookie:id\"? Expected cookie, origin-cookie:NAME, client, client/24, basic-user, \
+               header:NAME, query:NAME or path-parameter:NAME"],
         ),
         (
             "sticky = { by = \"client\", name = \"x\", ttl = \"browser\" }",
@@ -104,13 +99,13 @@ fn upstreams() {
         ),
         (
             "balance = \"consistent-hash\"\nsticky = { by = \"client\" }",
-            &["6:17: sticky: balance = \"consistent-hash\" keeps clients on servers by itself; expected \
-                 another balance, or no sticky sessions"],
+            &["6:17: sticky: balance = \"consistent-hash\" already keeps clients on their servers; \
+               expected another balance, or no sticky sessions"],
         ),
         (
             "sticky = { by = \"cookie\", same_site = \"none\" }",
-            &["5:39: sticky: same_site = \"none\" is refused by browsers without secure; expected secure = \
-                 true beside it"],
+            &["5:39: sticky: browsers reject same_site = \"none\" without secure; expected secure = true \
+               beside it"],
         ),
         (
             "sticky = { by = \"cookie\", secret_file = \"/nowhere/s\" }",
@@ -222,7 +217,8 @@ fn servers() {
     let cases: &[(&str, &[&str])] = &[
         (
             "[{ url = \"http://a\", name = \"x\" }, { url = \"http://b\", name = \"x\" }]",
-            &["4:46: servers: the name \"x\" is there twice; expected a name other than that of line 4"],
+            &["4:46: servers: the name \"x\" appears twice; expected a name other than the one in line \
+               4"],
         ),
         (
             "[\"tcp://a:1\"]",
@@ -266,7 +262,8 @@ fn the_top_of_the_file() {
         ),
         (
             "metrics = \"127.0.0.1:80\"",
-            &["1:23: address: 127.0.0.1:80 is there twice; expected an address other than that of line 2"],
+            &["1:23: address: 127.0.0.1:80 appears twice; expected an address other than the one in line \
+               2"],
         ),
         (
             "error_pages = { 404 = \"/nowhere/404.html\" }",
@@ -285,8 +282,8 @@ fn the_top_of_the_file() {
         ),
         (
             "listen = [{ address = \"127.0.0.1:1\", tcp = \"app\", redirect_to_https = true }]",
-            &["1:44: tcp passes bytes on: there are no responses for redirect_to_https or hsts; expected \
-                 neither of them"],
+            &["1:44: tcp forwards bytes: it has no responses for redirect_to_https or hsts; expected \
+               neither of them"],
         ),
         (
             "listen = [{ address = \"unix:run\" }]",
@@ -296,7 +293,7 @@ fn the_top_of_the_file() {
         ),
         (
             "listen = [{ address = \"127.0.0.1:1\", name = \"a\" }, { address = \"127.0.0.1:2\", name = \"a\" }]",
-            &["1:86: name: \"a\" is there twice; expected a name other than that of line 1"],
+            &["1:86: name: \"a\" appears twice; expected a name other than the one in line 1"],
         ),
         (
             "listen = [{ address = \"127.0.0.1:1\" }]\nshed.memory = \"1k\"",
@@ -348,26 +345,20 @@ fn what_http3_to_servers_cannot_have() {
         (
             "servers = [\"https://a\"]\ncheck = { type = \"tcp\" }",
             "",
-            &[
-                "5:9: check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at UDP; \
-               expected type = \"tls\", which does a handshake of QUIC, or \"http\"",
-            ],
+            &["5:9: check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at \
+               UDP; expected type = \"tls\", which does a QUIC handshake, or \"http\""],
         ),
         (
             "servers = [\"https://a\"]\nsend_proxy_protocol = \"v2\"",
             "",
-            &[
-                "5:23: send_proxy_protocol says who the one client of a connection is; with protocol = \"h3\" there \
-               are many; expected protocol = \"http/1.1\"",
-            ],
+            &["5:23: send_proxy_protocol names one client per connection, but with protocol = \"h3\" \
+               clients share connections; expected protocol = \"http/1.1\""],
         ),
         (
             "servers = [\"https://a\"]",
             "[[listen]]\naddress = \"127.0.0.1:81\"\ntcp = \"app\"\n[[listen]]\naddress = \"127.0.0.1:80\"",
-            &[
-                "7:7: tcp: upstream \"app\" has protocol = \"h3\", which carries no bytes of TCP; expected an upstream \
-               without protocol = \"h3\"",
-            ],
+            &["7:7: tcp: upstream \"app\" has protocol = \"h3\", which cannot carry TCP; expected an \
+               upstream without protocol = \"h3\""],
         ),
         (
             "servers = [\"https://a\"]\ntls = { min_version = \"1.3\" }\ncheck = { type = \"tls\" }",

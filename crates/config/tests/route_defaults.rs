@@ -114,14 +114,13 @@ fn mistakes_name_both_places() {
         (
             "cache = {}",
             "response_delay = \"1s\"",
-            &[
-                "f:10:18: response_delay: a route with cache answers without it (cache is from [route_defaults], line 6);",
-            ],
+            &["f:10:18: response_delay: a route with cache cannot use it (cache is from \
+               [route_defaults], line 6);"],
         ),
         (
             "response_delay = \"1s\"",
             "cache = {}",
-            &["f:6:18: response_delay: a route with cache answers without it, for the route of line 7;"],
+            &["f:6:18: response_delay: a route with cache cannot use it, for the route of line 7;"],
         ),
         (
             "request_headers = { set = { A = \"$nothing\" } }",
@@ -131,9 +130,8 @@ fn mistakes_name_both_places() {
         (
             "cors = { origins = [\"https://a.example\"] }",
             "methods = [\"GET\"]",
-            &[
-                "f:6:8: cors: browsers ask with OPTIONS first, which methods of this route leaves out, for the route of line 7;",
-            ],
+            &["f:6:8: cors: browsers send OPTIONS first, which methods of this route excludes, for the \
+               route of line 7;"],
         ),
         (
             "cors = { origins = [\"https://a.example\"] }",

@@ -39,7 +39,7 @@ pub(crate) fn filtered(
     let mut out = Filtered::default();
     for (place, filter) in filters.iter().enumerate() {
         if filters[..place].iter().any(|other| other.kind == filter.kind) {
-            return Err(format!("filters: {} is there twice", filter.kind));
+            return Err(format!("filters: {} appears twice", filter.kind));
         }
         let lacking = || format!("filters: {} has no options", filter.kind);
         match filter.kind.as_str() {

@@ -66,12 +66,11 @@ pub fn toml_syntax(text: &str, at: &Range<usize>, message: &str) -> (Range<usize
             "a backslash stands before a character that it cannot escape",
             "\\\\ for a backslash, or a text in single quotes",
         ),
-        "unexpected key or value" => PlainWords::new(
-            "the value goes on where it should end",
-            "the end of the line, or # and a comment",
-        ),
+        "unexpected key or value" => {
+            PlainWords::new("there is text after the value", "the end of the line, or # and a comment")
+        }
         "duplicate key" => PlainWords {
-            message: format!("{:?} is there twice", text.get(at.clone()).unwrap_or_default()),
+            message: format!("{:?} appears twice", text.get(at.clone()).unwrap_or_default()),
             expected: None,
         },
         _ => PlainWords {
@@ -155,7 +154,7 @@ fn about_value(said: &str) -> PlainWords {
         return PlainWords { message: (*plain).to_owned(), expected: None };
     }
     if said == "wanted string or table" {
-        return PlainWords::new("this is neither a string nor a table", "one of both");
+        return PlainWords::new("this is neither a string nor a table", "a string or a table");
     }
     if said.starts_with("EOF while parsing") {
         return PlainWords { message: "the text ends too early".to_owned(), expected: None };

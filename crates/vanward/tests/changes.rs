@@ -589,7 +589,7 @@ fn mistakes_in_rates_and_delays_have_a_remedy() {
             "rate: \"5000\" has no unit; did you mean \"5000B/s\"? Expected a rate",
         ),
         (&["--listener", "--upload-rate", "5000"], "upload_rate: \"5000\" has no unit"),
-        (&["--listener", "--rate", "0B/s"], "rate: nothing would ever pass at 0B/s; expected a rate"),
+        (&["--listener", "--rate", "0B/s"], "rate: a rate of 0B/s lets nothing pass; expected a rate"),
         (&["--route", "/", "--delay", "5"], "delay: 5 has no unit; expected a delay"),
         (
             &["--route", "/", "--latency", "5ms"],

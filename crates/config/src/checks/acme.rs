@@ -43,10 +43,9 @@ pub(crate) fn check_acme(file: &File, routes: &[Option<Route>], reader: &mut Rea
             refuse(&tls.at, "certificates = \"auto\": no route has a host to certify", expected, reader);
         } else if !patterns.is_empty() {
             let (at, patterns) = (&tls.at, patterns.join(", "));
-            let message =
-                format!("certificates = \"auto\": no certificate is asked for hosts like {patterns}");
+            let message = format!("certificates = \"auto\": hosts like {patterns} get no certificate");
             let warning = reader.mistake(at, message);
-            reader.warn(warning.expecting("names beside it, for those that clients will use"));
+            reader.warn(warning.expecting("names beside it, with the hosts that clients use"));
         }
         for name in &names {
             check_name(&acme, (file, &listen.value), name, &tls.at, reader);
@@ -70,7 +69,7 @@ pub(crate) fn check_suites(key_type: KeyType, written: &NegotiationWritten, read
     if !negotiation.permits(TlsVersion::Tls13)
         && !ciphers.iter().any(|cipher| cipher.key_kind() == Some(kind))
     {
-        let message = format!("ciphers has none for {kind} keys, and certificates = \"auto\" asks for one");
+        let message = format!("ciphers has no suite for {kind} keys, the type of the automatic certificates");
         let expected = format!("a suite with {kind} in its name, TLS 1.3, or another key_type in [acme]");
         refuse(at, &message, &expected, reader);
     }
@@ -102,7 +101,7 @@ pub(crate) fn check_one(
         if let Some(name) = its.iter().find(|name| names.contains(name)).filter(|_| !is_same) {
             let line = reader.line(&other.at);
             let message =
-                format!("one_certificate: {name} has a certificate of its own for the listener of {line}");
+                format!("one_certificate: {name} has a separate certificate for the listener in {line}");
             refuse(at, &message, "one_certificate with the same names there", reader);
         }
     }
@@ -125,7 +124,7 @@ pub(crate) fn check_name(
         } else if name.parse::<std::net::IpAddr>().is_ok() {
             ("DNS cannot prove an address", "\"http-01\" or \"tls-alpn-01\" in challenges of [acme]")
         } else {
-            ("no challenge of [acme] can be used", "\"http-01\" or \"tls-alpn-01\" in challenges, or dns")
+            ("no challenge in [acme] can be used", "\"http-01\" or \"tls-alpn-01\" in challenges, or dns")
         };
         return refused(message, expected, reader);
     }
@@ -172,16 +171,20 @@ pub(crate) fn check_ports(
     let has = |kind| challenges.contains(&kind);
     let (message, expected) = match (has(ChallengeKind::Http01), has(ChallengeKind::TlsAlpn01)) {
         (true, true) => (
-            "authorities connect to port 80 (\"http-01\") or 443 (\"tls-alpn-01\"), and no listener that answers is at one",
-            "a [[listen]] at \"*:80\" without tls, or ports_forwarded = true in [acme] if one of these ports leads to its listener",
+            "authorities connect to port 80 (\"http-01\") or 443 (\"tls-alpn-01\"), but no listener for \
+             these challenges uses either port",
+            "a [[listen]] at \"*:80\" without tls, or ports_forwarded = true in [acme] if one of these ports \
+             is forwarded to its listener",
         ),
         (true, false) => (
-            "authorities connect to port 80 (\"http-01\"), and no listener without tls is there",
-            "a [[listen]] at \"*:80\" without tls, or ports_forwarded = true in [acme] if port 80 leads to one",
+            "authorities connect to port 80 (\"http-01\"), but no listener without tls uses it",
+            "a [[listen]] at \"*:80\" without tls, or ports_forwarded = true in [acme] if port 80 is \
+             forwarded to one",
         ),
         _ => (
-            "authorities connect to port 443 (\"tls-alpn-01\"), and this listener is not there",
-            "address = \"*:443\", or ports_forwarded = true in [acme] if port 443 leads to this listener",
+            "authorities connect to port 443 (\"tls-alpn-01\"), but this listener has another port",
+            "address = \"*:443\", or ports_forwarded = true in [acme] if port 443 is forwarded to this \
+             listener",
         ),
     };
     let remark = reader.mistake(at, format!("certificates = \"auto\": {message}"));
@@ -194,24 +197,24 @@ pub(crate) fn check_dns(acme: &AcmeWritten, reader: &mut Reader<'_>) {
         if let Some(challenge) =
             has(ChallengeKind::Dns01).or(has(ChallengeKind::DnsPersist01)).filter(|_| acme.dns.is_none())
         {
-            let message = "challenges: a challenge by DNS is there without dns";
-            refuse(&challenge.at, message, "dns = { command = [...] } or one of its other ways", reader);
+            let message = "challenges: a DNS challenge needs dns";
+            refuse(&challenge.at, message, "dns with one of command, server and persist = true", reader);
         }
         return;
     };
     const WAYS: &str = "one of command, server and persist = true";
     let ways = [!dns.command.is_empty(), dns.server.is_some(), dns.persist];
     match ways.iter().filter(|way| **way).count() {
-        0 => return refuse(at, "dns has no way to make records", WAYS, reader),
+        0 => return refuse(at, "dns does not say how to create records", WAYS, reader),
         1 => {}
-        _ => return refuse(at, "dns has several ways to make records", WAYS, reader),
+        _ => return refuse(at, "dns has several ways to create records", WAYS, reader),
     }
     let of_update = dns.zone.is_some() || dns.key_name.is_some() || dns.key_file.is_some();
     if dns.server.is_none() && of_update {
-        refuse(at, "dns: zone and keys are for updates", "server beside them", reader);
+        refuse(at, "dns: zone and keys apply only to dynamic updates", "server beside them", reader);
     }
     if dns.key_name.is_some() != dns.key_file.is_some() {
-        refuse(at, "dns: a TSIG key is a name and a file", "both key_name and key_file", reader);
+        refuse(at, "dns: a TSIG key consists of a name and a file", "both key_name and key_file", reader);
     }
     if let Some(challenge) = has(ChallengeKind::Dns01).filter(|_| dns.persist) {
         refuse(&challenge.at, "challenges: persist is for \"dns-persist-01\"", "that one", reader);

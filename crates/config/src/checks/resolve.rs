@@ -90,14 +90,14 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
     for Twice { second, first, message } in twice::addresses(&addresses) {
         let mistake = reader.mistake(all[second].2, message);
         let line = reader.line(all[first].2);
-        reader.add(mistake.expecting(format!("an address other than that of {line}")));
+        reader.add(mistake.expecting(format!("an address other than the one in {line}")));
     }
     for Located { value, at } in file.listen.iter().filter_map(|listen| listen.value.name.as_ref()) {
         let first = *names.entry(value).or_insert(at);
         if first != at {
-            let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
+            let mistake = reader.mistake(at, format!("name: {value:?} appears twice"));
             let line = reader.line(first);
-            reader.add(mistake.expecting(format!("a name other than that of {line}")));
+            reader.add(mistake.expecting(format!("a name other than the one in {line}")));
         }
     }
 }
@@ -175,9 +175,9 @@ fn routes(
         if let Some(Located { value, at }) = &written.value.name {
             let first = *written_names.entry(value.as_str()).or_insert(at);
             if first != at {
-                let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
+                let mistake = reader.mistake(at, format!("name: {value:?} appears twice"));
                 let line = reader.line(first);
-                reader.add(mistake.expecting(format!("a name other than that of {line}")));
+                reader.add(mistake.expecting(format!("a name other than the one in {line}")));
             }
         }
         reader.enter(&written.at, inherited);
@@ -209,7 +209,7 @@ fn check_same_rules(file: &File, routes: &[Option<Route>], reader: &mut Reader<'
     for Twice { second, first, message } in twice::rules(rules) {
         let mistake = reader.mistake(&file.routes[second].at, message);
         let line = reader.line(&file.routes[first].at);
-        reader.add(mistake.expecting(format!("a host, path or condition other than that of {line}")));
+        reader.add(mistake.expecting(format!("a host, path or condition other than the one in {line}")));
     }
 }
 

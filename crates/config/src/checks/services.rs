@@ -26,13 +26,13 @@ pub(crate) fn check_dashboard(file: &File, reader: &mut Reader<'_>) {
             ("dashboard_hosts", file.dashboard_hosts.as_ref().map(|hosts| &hosts.at)),
         ];
         for (name, at) in others.into_iter().filter_map(|(name, at)| Some((name, at?))) {
-            let mistake = reader.mistake(at, format!("{name}: there is no dashboard"));
+            let mistake = reader.mistake(at, format!("{name}: dashboard is not set"));
             reader.add(mistake.expecting("dashboard = \"127.0.0.1:9901\" as well".to_owned()));
         }
         return;
     };
     if !address.ip().is_loopback() && file.dashboard_token_file.is_none() && reader.is_whole() {
-        let problem = format!("dashboard: others than this machine can reach {address}, and it has no token");
+        let problem = format!("dashboard: other machines can reach {address}, but it has no token");
         let mistake = reader.mistake(at, problem);
         reader.add(
             mistake
@@ -41,10 +41,13 @@ pub(crate) fn check_dashboard(file: &File, reader: &mut Reader<'_>) {
     } else if address.ip().is_unspecified() {
         let warning = reader.mistake(
             at,
-            format!("dashboard: {address} is every address of this machine, and tokens are sent to it in the clear"),
+            format!(
+                "dashboard: {address} is every address of this machine, and browsers send tokens to it in \
+                 the clear"
+            ),
         );
         let expected =
-            "the address of a network of operators, or a loopback address behind a [[listen]] with tls";
+            "an address in the operators' network, or a loopback address behind a [[listen]] with tls";
         reader.warn(warning.expecting(expected.to_owned()));
     }
 }
@@ -56,7 +59,7 @@ pub(crate) fn check_redis(file: &File, reader: &mut Reader<'_>) {
         let limits = file.routes.iter().flat_map(|route| &route.value.rate_limit);
         for shared in limits.filter_map(|limit| limit.value.shared.as_ref()) {
             if reader.is_whole() {
-                let what = "shared: there is no [redis], which instances share through";
+                let what = "shared: instances share through [redis], which is missing";
                 let mistake = reader.mistake(&shared.at, what);
                 reader.add(mistake.expecting("[redis] with its url as well, or no shared".to_owned()));
             }
@@ -70,7 +73,7 @@ pub(crate) fn check_redis(file: &File, reader: &mut Reader<'_>) {
         reader.add(mistake.expecting("a url with rediss://, or no ca"));
     }
     if user.is_some() && password_file.is_none() && redis.is_intact {
-        let mistake = reader.mistake(&redis.at, "user: a user of Redis has a password");
+        let mistake = reader.mistake(&redis.at, "user: a Redis user needs a password");
         reader.add(mistake.expecting("password_file as well, or no user"));
     }
 }
@@ -90,8 +93,8 @@ pub(crate) fn check_sealed(file: &File, reader: &mut Reader<'_>) {
         file.upstreams.iter().filter_map(|(_, _, upstream)| upstream.sticky.as_ref()?.value.shared());
     for (at, what) in decisions.map(|at| (at, "decisions")).chain(sessions.map(|at| (at, "sessions"))) {
         let what = match &file.redis {
-            None => "shared: there is no [redis], which instances share through".to_owned(),
-            Some(_) => format!("shared: [redis] has no secret_file, which {what} are sealed with"),
+            None => "shared: instances share through [redis], which is missing".to_owned(),
+            Some(_) => format!("shared: [redis] has no secret_file to encrypt {what} with"),
         };
         let mistake = reader.mistake(at, what);
         reader.add(mistake.expecting("[redis] with its url and secret_file as well, or no shared"));
@@ -113,7 +116,8 @@ pub(crate) fn check_consul(file: &File, reader: &mut Reader<'_>) {
         reader.add(mistake.expecting(format!("an address with https://, or no {option}")));
     }
     if let Some(token) = token_file.as_ref().filter(|_| !is_loopback(&server.host)) {
-        let warning = reader.mistake(&token.at, "token_file: without TLS the token can be read on its way");
+        let warning = reader
+            .mistake(&token.at, "token_file: without TLS, an attacker on the network can read the token");
         reader.warn(warning.expecting("an address with https://"));
     }
 }
@@ -130,7 +134,7 @@ pub(crate) fn warn_of_unused_consul(file: &File, reader: &mut Reader<'_>) {
     let address = (address.value != Consul::default().address).then_some(&address.at);
     let written = paths.chain(address).chain(name.iter().map(|name| &name.at));
     if let Some(at) = written.min_by_key(|at| at.start) {
-        let warning = reader.mistake(at, "[consul]: no server is a service of Consul");
+        let warning = reader.mistake(at, "[consul]: no upstream uses a service from Consul");
         reader.warn(warning.expecting("servers such as http+consul://web, or no [consul]"));
     }
 }
@@ -144,7 +148,7 @@ pub(crate) fn check_peers(file: &File, reader: &mut Reader<'_>) {
     for Located { value, at } in members.iter().flatten() {
         let first = *places.entry(value.to_string()).or_insert(at);
         if first != at {
-            let mistake = reader.mistake(at, format!("members: {} is there twice", written_member(value)));
+            let mistake = reader.mistake(at, format!("members: {} appears twice", written_member(value)));
             reader.add(mistake.expecting("each instance once"));
         }
     }
@@ -161,7 +165,7 @@ pub(crate) fn check_peers(file: &File, reader: &mut Reader<'_>) {
     let names = file.listen.iter().filter_map(|listen| listen.value.name.as_ref());
     let listeners = names.map(|Located { value, at }| (value.as_str(), at));
     for (_, at) in upstreams.chain(listeners).filter(|(name, _)| *name == CachePeers::NAME) {
-        let what = format!("{:?} is what the instances of [cache.peers] are called", CachePeers::NAME);
+        let what = format!("{:?} is reserved for the instances in [cache.peers]", CachePeers::NAME);
         reader.add(reader.mistake(at, what).expecting("another name"));
     }
 }

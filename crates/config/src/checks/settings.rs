@@ -164,7 +164,7 @@ fn check_addresses(settings: &Settings, broken: &mut Broken) {
         // Other paths are relative to the working directory.
         let absolute = std::path::Path::new("/").join(path);
         if let Err(fault) = socket_path(&absolute.display().to_string()) {
-            broken.add(format!("{option}: {fault}"), "the path of a Unix socket, which may be shorter");
+            broken.add(format!("{option}: {fault}"), "a shorter path");
         }
     }
 }
@@ -220,7 +220,7 @@ fn check_whole(settings: &Settings, broken: &mut Broken) {
 fn check_names<'s>(names: impl Iterator<Item = &'s str>, what: &str, broken: &mut Broken) {
     let mut seen = HashSet::new();
     for name in names.filter(|name| !seen.insert(*name)) {
-        broken.add(format!("name: the {what} {name:?} is there twice"), "a name for each");
+        broken.add(format!("name: the {what} {name:?} appears twice"), "a name for each");
     }
 }
 
@@ -232,19 +232,19 @@ fn check_listener(listener: &Listener, settings: &Settings, broken: &mut Broken)
         }
     };
     let is_http3 = |index: usize| settings.upstreams[index].protocol == Protocol::Http3;
-    refuse(tcp.is_some_and(is_http3), "tcp: an upstream with protocol = \"h3\" carries no bytes of TCP", "");
+    refuse(tcp.is_some_and(is_http3), "tcp: an upstream with protocol = \"h3\" cannot carry TCP", "");
     let has_https =
         |index: usize| settings.upstreams[index].servers.iter().any(|it| it.scheme == Scheme::Https);
     let is_in_tls = passthrough.iter().flat_map(Passthrough::upstreams).any(has_https);
-    refuse(is_in_tls, "passthrough: https servers: TLS would be put into TLS", "tcp:// servers");
+    refuse(is_in_tls, "passthrough: https servers: TLS would be wrapped in TLS", "tcp:// servers");
     let has_rates = datagram_rates.down.is_some() || datagram_rates.up.is_some();
-    refuse(has_rates && !http3, "datagram_rate is there without http3", "http3 = true");
-    refuse(*http3 && tls.is_none(), "http3 is there without tls: QUIC is always encrypted", "tls");
-    refuse(*http3 && tcp.is_some(), "http3 is there together with tcp", "one of them");
-    refuse(*http3 && address.tcp().is_none(), "http3 is there at a Unix socket", "an address with a port");
+    refuse(has_rates && !http3, "datagram_rate needs http3", "http3 = true");
+    refuse(*http3 && tls.is_none(), "http3 needs tls: QUIC is always encrypted", "tls");
+    refuse(*http3 && tcp.is_some(), "http3 cannot be combined with tcp", "one of them");
+    refuse(*http3 && address.tcp().is_none(), "http3 cannot use a Unix socket", "an address with a port");
     refuse(
         listener.redirect_to_https && tls.is_some(),
-        "redirect_to_https is there together with tls: that would go round in circles",
+        "redirect_to_https cannot be combined with tls: it would redirect in a loop",
         "it on a listener without tls",
     );
 }

@@ -39,7 +39,7 @@ pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
     if let Some(listen) = redirects.filter(|_| !has_https && !reader.has_mistakes()) {
         let at = &listen.value.redirect_to_https.at;
         let warning = reader.mistake(at, "redirect_to_https: no listener has tls");
-        reader.warn(warning.expecting("a [[listen]] with tls, for those who follow"));
+        reader.warn(warning.expecting("a [[listen]] with tls, for the redirected clients"));
     }
     let has_http3 = file.listen.iter().any(|listen| listen.value.http3.value);
     if let Some(key) = file.quic_key_file.as_ref().filter(|_| !has_http3 && !reader.has_mistakes()) {
@@ -58,7 +58,7 @@ pub(crate) fn check_certificates(tls: &Element<ServerTlsWritten>, reader: &mut R
     check_pair(&written.cert, &written.key, reader);
     check_passphrase(&written.passphrase, &written.key, reader);
     if let (Some(ocsp), None) = (&written.ocsp, &written.cert) {
-        refuse(&ocsp.at, "ocsp is there without cert", "the certificate that the response is about", reader);
+        refuse(&ocsp.at, "ocsp needs cert", "the certificate that the response is about", reader);
     }
     let has_pair = written.cert.is_some() || written.key.is_some() || written.ocsp.is_some();
     let ways = [
@@ -77,15 +77,15 @@ pub(crate) fn check_certificates(tls: &Element<ServerTlsWritten>, reader: &mut R
 
 pub(crate) fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
     match (cert, key) {
-        (Some(cert), None) => refuse(&cert.at, "cert is there without key", "the key as well", reader),
-        (None, Some(key)) => refuse(&key.at, "key is there without cert", "the certificate as well", reader),
+        (Some(cert), None) => refuse(&cert.at, "cert needs key", "the key as well", reader),
+        (None, Some(key)) => refuse(&key.at, "key needs cert", "the certificate as well", reader),
         _ => {}
     }
 }
 
 pub(crate) fn check_passphrase(passphrase: &Path, key: &Path, reader: &mut Reader<'_>) {
     if let (Some(passphrase), None) = (passphrase, key) {
-        refuse(&passphrase.at, "passphrase is there without key", "the key that it is for", reader);
+        refuse(&passphrase.at, "passphrase needs key", "the key that it decrypts", reader);
     }
 }
 
@@ -95,22 +95,22 @@ pub(crate) const PRELOAD_SECONDS: u64 = 365 * 24 * 3600;
 pub(crate) fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Reader<'_>) {
     let Listen { tls, redirect_to_https, hsts, tcp, .. } = listen;
     if let Some(tcp) = tcp {
-        let message = "tcp passes bytes on: there are no responses for redirect_to_https or hsts";
+        let message = "tcp forwards bytes: it has no responses for redirect_to_https or hsts";
         if redirect_to_https.value || hsts.is_some() {
             refuse(&tcp.at, message, "neither of them", reader);
         }
     }
     if tls.is_some() && redirect_to_https.value {
-        let message = "redirect_to_https is there together with tls: that would go round in circles";
+        let message = "redirect_to_https cannot be combined with tls: it would redirect in a loop";
         refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
     }
     check_http3(listen, reader);
     let Some(Located { value, at }) = hsts else { return };
     if tls.is_none() && !has_proxies_in_front && listen.proxy_protocol.is_empty() {
         // RFC 6797 §7.2: not over plain HTTP, where browsers ignore it.
-        let expected =
-            "it on a listener with tls, or trusted_proxies or proxy_protocol to say who came by https";
-        refuse(at, "hsts is there without tls", expected, reader);
+        let expected = "it on a listener with tls, or trusted_proxies or proxy_protocol to report clients \
+                        that use https";
+        refuse(at, "hsts needs tls", expected, reader);
     }
     let Hsts { max_age, include_subdomains, preload } = value;
     if *preload && (!include_subdomains || max_age.as_secs() < PRELOAD_SECONDS) {
@@ -127,7 +127,7 @@ pub(crate) fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
             [("datagram_rate", &listen.datagram_rate), ("datagram_upload_rate", &listen.datagram_upload_rate)]
         {
             if let Some(Located { at, .. }) = rate {
-                let message = format!("{name} is there without http3, and only that has datagrams");
+                let message = format!("{name} needs http3: only HTTP/3 has datagrams");
                 refuse(at, &message, "http3 = true, or rate for bodies", reader);
             }
         }
@@ -138,27 +138,28 @@ pub(crate) fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
     };
     let is_unix = address.as_ref().is_some_and(|address| address.value.tcp().is_none());
     let refusals = [
-        (is_unix, "http3 is there at a Unix socket: QUIC is spoken over UDP", "an address with a port"),
-        (tcp.is_some(), "http3 is there together with tcp, which passes on bytes of TCP", "one of them"),
+        (is_unix, "http3 cannot use a Unix socket: QUIC needs UDP", "an address with a port"),
+        (tcp.is_some(), "http3 cannot be combined with tcp, which forwards TCP connections", "one of them"),
         (
             !passthrough.is_empty(),
-            "http3 is there together with passthrough, which passes on TLS over TCP",
+            "http3 cannot be combined with passthrough, which forwards TLS over TCP",
             "one of them, or two listeners",
         ),
-        (tls.is_none(), "http3 is there without tls: QUIC is always encrypted", "it on a listener with tls"),
+        (tls.is_none(), "http3 needs tls: QUIC is always encrypted", "it on a listener with tls"),
         (
             !proxy_protocol.is_empty(),
-            "http3 is there together with proxy_protocol, which has no form for QUIC",
+            "http3 cannot be combined with proxy_protocol, which has no form for QUIC",
             "one of them, or two listeners",
         ),
         (
             tls.as_ref().is_some_and(|tls| !negotiation(tls)),
-            "http3 is there, and tls permits no TLS 1.3, which QUIC needs",
+            "http3 needs TLS 1.3, which tls does not permit",
             "max_version = \"1.3\"",
         ),
         (
             tls.as_ref().is_some_and(|tls| !tls.value.client_rules.is_empty()),
-            "http3 is there together with client_certificates_by_name: a handshake of QUIC begins before the name is known",
+            "http3 cannot be combined with client_certificates_by_name: a QUIC handshake begins before the \
+             name is known",
             "client_certificates for all names, or two listeners",
         ),
     ];
@@ -184,17 +185,17 @@ pub(crate) fn check_upstream(
         reader.warn(warning);
     };
     if upstream.servers.iter().all(|server| server.value.scheme == Scheme::Http) {
-        return warn(&tls.at, "tls: no server of this upstream is https");
+        return warn(&tls.at, "tls: this upstream has no https server");
     }
     if verify.value {
         return;
     }
     if let Some(ca) = ca {
-        warn(&ca.at, "ca is not used: verify = false believes any certificate");
+        warn(&ca.at, "ca is not used: verify = false accepts any certificate");
     } else if name.is_some() {
-        warn(&verify.at, "verify = false: name is asked for, but nobody has to prove it");
+        warn(&verify.at, "verify = false: name is sent, but not verified");
     } else {
-        warn(&verify.at, "verify = false: whoever is in between can read and change everything");
+        warn(&verify.at, "verify = false: an attacker on the network can read and change everything");
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn addresses(all: &[(&ListenAddress, &str)]) -> Vec<Twice> {
     for (second, (address, option)) in with_port() {
         let first = *firsts.entry(address).or_insert(second);
         if first != second {
-            twice.push(Twice { second, first, message: format!("{option}: {address} is there twice") });
+            twice.push(Twice { second, first, message: format!("{option}: {address} appears twice") });
         }
     }
     for (both, first) in &firsts {
@@ -30,7 +30,7 @@ pub(crate) fn addresses(all: &[(&ListenAddress, &str)]) -> Vec<Twice> {
         for (one, second) in &firsts {
             if matches!(one, ListenAddress::Tcp(address) if address.port() == *port && address.ip().is_unspecified())
             {
-                let message = format!("address: {one} is a part of {both}");
+                let message = format!("address: {one} is already included in {both}");
                 twice.push(Twice { second: *second, first: *first, message });
             }
         }
@@ -50,7 +50,7 @@ pub(crate) fn rules<'r>(rules: impl Iterator<Item = (usize, &'r RouteRule)>) -> 
                 HostRule::Any => "any host".to_owned(),
                 host => format!("host {:?}", host.to_string()),
             };
-            let message = format!("[[route]]: {host} with path {:?} is there twice", rule.path.to_string());
+            let message = format!("[[route]]: {host} with path {:?} appears twice", rule.path.to_string());
             twice.push(Twice { second, first, message });
         }
     }

@@ -32,15 +32,15 @@ pub(crate) fn warn_of_unreachable(file: &File, routes: &[Option<Route>], reader:
         let own = || first..first + route.rules.len();
         let cover = |rule: usize| covered.get(&rule).map(|by| rules[*by].0);
         let reason = if own().all(|rule| redirects(file, rules[rule].1)) {
-            "every listener that it is for redirects to https".to_owned()
+            "all its listeners redirect to https".to_owned()
         } else if own().all(|rule| is_refused(rules[rule].1)) {
-            "TRACE is answered 405 before any route".to_owned()
+            "TRACE requests get 405 before any route applies".to_owned()
         } else if let Some(by) = own().map(cover).collect::<Option<Vec<usize>>>() {
             let lines: Vec<String> =
                 by.iter().filter_map(|by| Some(reader.line(&file.routes.get(*by)?.at))).collect();
             let mut lines = lines;
             lines.dedup();
-            format!("the route of {} takes its requests", lines.join(" and that of "))
+            format!("the route in {} takes its requests", lines.join(" and the one in "))
         } else {
             continue;
         };

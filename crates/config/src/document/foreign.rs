@@ -66,7 +66,7 @@ const KEYS: &[Foreign] = &[
         &["server", "endpoints", "lb_endpoints", "load_assignment", "member"],
         "here they are `servers` of [upstream.NAME]: [\"http://127.0.0.1:9000\"]",
     ),
-    foreign(&["stream", "mode", "tcp_proxy"], "what is not HTTP is passed on by `tcp` of [[listen]]"),
+    foreign(&["stream", "mode", "tcp_proxy"], "`tcp` of [[listen]] forwards other protocols than HTTP"),
     foreign(
         &["return", "redir", "http_request redirect", "redirect_scheme"],
         "here it is `redirect` or `respond` of [[route]], or `redirect_to_https` of [[listen]]",
@@ -80,7 +80,8 @@ const KEYS: &[Foreign] = &[
             "option forwardfor",
             "xff_num_trusted_hops",
         ],
-        "clients are told to servers always; whose word is taken for them is `trusted_proxies` of the file",
+        "servers always get the client's address; `trusted_proxies` at the top level names proxies whose \
+         fields count",
     ),
     foreign(
         &["root", "alias", "try_files", "file_server", "index", "documentroot"],
@@ -101,7 +102,8 @@ const KEYS: &[Foreign] = &[
             "providers",
             "apps",
         ],
-        "there is nothing around options here: they stand at the top level and in tables such as [[listen]], [[route]] and [upstream.NAME]",
+        "options need no block around them: they stand at the top level and in tables such as [[listen]], \
+         [[route]] and [upstream.NAME]",
     ),
     // TLS.
     foreign(
@@ -114,7 +116,8 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["ssl", "ssl_protocols", "ssl_ciphers", "ciphers", "tls_minimum_protocol_version"],
-        "here they are `preset`, `min_version` and `ciphers` in `tls` of [[listen]]; nothing is older than TLS 1.2",
+        "here they are `preset`, `min_version` and `ciphers` in `tls` of [[listen]]; the oldest version is \
+         TLS 1.2",
     ),
     foreign(
         &["certresolver", "acme", "letsencrypt", "acme_ca"],
@@ -122,7 +125,7 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["proxy_ssl_verify", "ca_file", "insecureskipverify", "proxy_ssl_trusted_certificate", "verify"],
-        "how servers are verified is `tls` of [upstream.NAME]",
+        "`tls` of [upstream.NAME] sets how servers are verified",
     ),
     // Balancing and health.
     foreign(
@@ -156,7 +159,7 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["backup", "down", "disabled"],
-        "servers of another `priority`, written as tables in `servers` of [upstream.NAME], are used where those before are down",
+        "backup servers have a higher `priority` number, as tables in `servers` of [upstream.NAME]",
     ),
     foreign(
         &[
@@ -184,7 +187,8 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["resolver", "resolvers", "dns_lookup_family"],
-        "names are resolved by the system's resolv.conf; what several addresses mean is `dns` of [upstream.NAME]",
+        "names are resolved with the system's resolv.conf; `dns` of [upstream.NAME] sets how several \
+         addresses are used",
     ),
     // Waits and limits.
     foreign(
@@ -209,7 +213,8 @@ const KEYS: &[Foreign] = &[
             "read_timeout",
             "responseheadertimeout",
         ],
-        "here it is `upstream_first_byte` of [timeouts] for the beginning of an answer, and `upstream_body` of [timeouts] for the rest",
+        "here it is `upstream_first_byte` of [timeouts] for the beginning of a response, and `upstream_body` \
+         of [timeouts] for the rest",
     ),
     foreign(
         &["proxy_send_timeout", "grpc_send_timeout"],
@@ -312,7 +317,7 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["middlewares", "http_filters", "plugins", "directive"],
-        "what is done with requests are options of [[route]], such as `rewrite`, `auth` and `rate_limit`",
+        "here requests are processed by options of [[route]], such as `rewrite`, `auth` and `rate_limit`",
     ),
     foreign(
         &["strip_prefix", "stripprefix", "uri", "http_request set_path", "regex_rewrite", "prefix_rewrite"],
@@ -349,7 +354,7 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["user", "group", "daemon", "pid", "pidfile", "chroot"],
-        "the service manager sees to that, or `--pid-file` of `vanward run`",
+        "leave it to the service manager, or use `--pid-file` of `vanward run`",
     ),
 ];
 

@@ -116,7 +116,7 @@ fn named<'t>(option: &str, all: &mut DeTable<'t>, more: DeTable<'t>, reader: &mu
 
 fn twice(what: &str, first: &Span, at: &Span, reader: &mut Reader<'_>) {
     let place = reader.line(first);
-    let mistake = reader.mistake(at, format!("{what} is there twice: also at {place}"));
+    let mistake = reader.mistake(at, format!("{what} appears twice: also at {place}"));
     reader.add(mistake.expecting("it in one of the files"));
 }
 

@@ -451,7 +451,7 @@ impl<'t> Reader<'t> {
         // What several routes have from one place is one mistake.
         self.mistakes.dedup();
         if let Some(last) = self.mistakes.last().filter(|_| self.dropped > 0) {
-            let message = format!("there are more mistakes than these {MOST_MISTAKES}");
+            let message = format!("only the first {MOST_MISTAKES} mistakes are listed");
             self.mistakes.push(Mistake {
                 message,
                 expected: None,
@@ -557,8 +557,8 @@ mod tests {
                 &["f:1:5: [::1]:80 is not a value; expected text in quotes: \"[::1]:80\""],
                 true,
             ),
-            ("a = 1\na = 2\n", &["f:2:1: \"a\" is there twice"], false),
-            ("[t]\n[t]\nb = 1\n", &["f:2:2: \"t\" is there twice"], false),
+            ("a = 1\na = 2\n", &["f:2:1: \"a\" appears twice"], false),
+            ("[t]\n[t]\nb = 1\n", &["f:2:2: \"t\" appears twice"], false),
             (
                 "a\nb c\n",
                 &["f:1:2: key with no value; expected `=`", "f:2:3: key with no value; expected `=`"],
@@ -578,7 +578,7 @@ mod tests {
         for text in [text, "a b\n".repeat(20_000)] {
             let mistakes = crate::parse(&text, "f").unwrap_err();
             assert_eq!(mistakes.len(), MOST_MISTAKES + 1);
-            assert_eq!(mistakes[MOST_MISTAKES].message, "there are more mistakes than these 1000");
+            assert_eq!(mistakes[MOST_MISTAKES].message, "only the first 1000 mistakes are listed");
         }
     }
 

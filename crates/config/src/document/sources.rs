@@ -122,8 +122,10 @@ impl<'t> Sources<'t> {
         // Apart, so that the end of a file is no place of the next.
         let start = last.start + last.text.len() + 1;
         if self.files.len() >= FILES_MAX || start > BYTES_MAX {
-            let what =
-                format!("include: {name}: these are more than {FILES_MAX} files or {} MiB", BYTES_MAX >> 20);
+            let what = format!(
+                "include: {name}: the configuration would exceed {FILES_MAX} files or {} MiB",
+                BYTES_MAX >> 20
+            );
             return self.refuse(at, what, None);
         }
         let bytes = match surroundings.file(path) {

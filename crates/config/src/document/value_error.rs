@@ -59,7 +59,7 @@ pub enum ValueFault {
     #[error("{0} is too large")]
     TooLarge(String),
     /// A limit of 0, which would block everything.
-    #[error("nothing would ever pass at {0}")]
+    #[error("a rate of {0} lets nothing pass")]
     Nothing(String),
     /// A server without `http://` or `https://`.
     #[error("{0:?} has no scheme")]
@@ -109,14 +109,14 @@ pub enum ValueFault {
     #[error("{0:?} is not a network")]
     Network(String),
     /// The network has address bits beyond its prefix length, so it is ambiguous.
-    #[error("{written} has address bits beyond its length")]
+    #[error("{written} has address bits beyond its prefix length")]
     HostBits {
         written: String,
         /// The network with these bits cleared.
         truncated: ipnet::IpNet,
     },
     /// A probability of a fault that cannot apply to some connections and not to others.
-    #[error("a listener refuses all connections or none, so {0} of them cannot be")]
+    #[error("a listener refuses all connections or none, not {0} of them")]
     AllOrNone(String),
     /// The address of a listener is not `ADDRESS:PORT`.
     #[error("{written:?} is not an address with a port")]
@@ -249,7 +249,7 @@ pub enum PrefixProblem {
     #[error("it has a . or .. segment")]
     DotSegment,
     /// A character is not written as in a request.
-    #[error("what is not a visible ASCII character is written as %XX")]
+    #[error("characters other than visible ASCII must be written as %XX")]
     Character,
     /// An escape is needless: `/%61pi`.
     #[error("a visible character needs no %XX")]
@@ -284,7 +284,7 @@ pub enum HostProblem {
     #[error("an international name is written in its xn-- form")]
     International,
     /// A wildcard that is not allowed: `*.example.com` outside of a route, or `www.*`.
-    #[error("a * is for the hosts of routes alone, at the beginning, as in *.example.com")]
+    #[error("only the host of a route may have a *, at the beginning, as in *.example.com")]
     Wildcard,
     /// The host looks like an IPv4 address but is not: resolvers disagree about `127.1`.
     #[error("it ends in a number and is not an IPv4 address")]
@@ -293,6 +293,6 @@ pub enum HostProblem {
     #[error("it is an address")]
     Address,
     /// The brackets contain no IPv6 address.
-    #[error("what is in the brackets is not an IPv6 address")]
+    #[error("the brackets do not contain an IPv6 address")]
     NotAnIpv6Address,
 }

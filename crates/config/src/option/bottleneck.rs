@@ -11,7 +11,7 @@ use crate::option::matching::NOT_KNOWN;
 use crate::option::quantity::{rate, size, written_rate, written_size};
 
 const EXPECTED: &str =
-    "a rate of datagrams such as 10Mbit/s, with `queue 64KB` behind it for what may be on its way";
+    "a rate of datagrams such as 10Mbit/s, with `queue 64KB` behind it for the size of its queue";
 
 /// The highest rate. A higher one would slow down nothing.
 const RATE_MAX: u64 = 1_000_000_000_000;

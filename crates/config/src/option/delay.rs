@@ -81,7 +81,7 @@ pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
         other => {
             return Err(refusal(ValueFault::Unknown {
                 written: other.to_owned(),
-                why: "is no way to vary",
+                why: "is not a known distribution",
                 nearest: None,
             }));
         }

@@ -369,8 +369,8 @@ mod tests {
         }
         assert_eq!(
             network("10.1.2.3/8").unwrap_err().to_string(),
-            "10.1.2.3/8 has address bits beyond its length; \
-             did you mean \"10.0.0.0/8\"? Expected a network such as 10.0.0.0/8 or fd00::/8, or one address"
+            "10.1.2.3/8 has address bits beyond its prefix length; did you mean \"10.0.0.0/8\"? Expected a \
+             network such as 10.0.0.0/8 or fd00::/8, or one address"
         );
     }
 

@@ -40,7 +40,7 @@ fn request_key(text: &str) -> Result<Option<RateKeyPart>, ValueError> {
         Some(RateKeyPart::User) => {
             let fault = ValueFault::Unknown {
                 written: text.to_owned(),
-                why: "is not known yet when this is counted",
+                why: "is not known yet when requests are counted",
                 nearest: None,
             };
             Err(refuse(ValueError { fault, expected: REQUEST }))
@@ -208,7 +208,7 @@ fn sticky(text: &str) -> Result<Option<SessionSource>, ValueError> {
         Part::BasicUser => SessionSource::BasicUser,
         Part::Cookie(name) => {
             let nearest = Some(format!("origin-cookie:{name}"));
-            let why = "does not say whose cookie it is";
+            let why = "does not say who sets the cookie";
             return Err(ValueError {
                 fault: ValueFault::Unknown { written: text.to_owned(), why, nearest },
                 expected: SESSION,
@@ -287,7 +287,7 @@ fn part(text: &str, expected: &'static str) -> Result<Part, ValueError> {
             let other = OTHERS.iter().find(|(known, _)| *known == word);
             let Some((_, ours)) = other else { return Err(unknown(text, &WORDS, expected)) };
             let nearest = Some(name.map_or((*ours).to_owned(), |name| format!("{ours}:{name}")));
-            let why = "is called otherwise here";
+            let why = "has another name here";
             Err(ValueError {
                 fault: ValueFault::Unknown { written: text.to_owned(), why, nearest },
                 expected,
@@ -308,7 +308,7 @@ fn named(text: &str, name: &str, expected: &'static str) -> Result<String, Value
 /// Parses the prefix lengths of a client key: `/24` is for IPv4 only, `/24/56` for IPv4 and IPv6.
 pub(crate) fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
     let default = AddressPrefixes::default();
-    let why = "is no length of addresses, of IPv4 up to 32 and of IPv6 up to 128";
+    let why = "is not a prefix length: at most 32 for IPv4 and 128 for IPv6";
     let refuse = || ValueError {
         fault: ValueFault::Unknown { written: text.to_owned(), why, nearest: None },
         expected,

@@ -106,7 +106,7 @@ pub(crate) const USERS: FileKind<UsersFile> = FileKind {
             lines.join("; ")
         })?;
         if users.is_empty() {
-            Err("nobody is in it".to_owned())
+            Err("it has no users".to_owned())
         } else {
             Ok((path.to_path_buf(), Arc::new(users)))
         }
@@ -130,7 +130,7 @@ pub(crate) const SECRETS: FileKind<CookieSecrets> = FileKind {
         let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
         let secrets: Arc<[Box<[u8]>]> = lines.filter(|line| !line.is_empty()).map(Box::from).collect();
         match secrets.iter().position(|secret| secret.len() < SHORTEST) {
-            Some(short) => Err(format!("secret {} of it has fewer than {SHORTEST} bytes", short + 1)),
+            Some(short) => Err(format!("its secret {} has fewer than {SHORTEST} bytes", short + 1)),
             None if secrets.is_empty() => Err("it has no secret".to_owned()),
             None => Ok(CookieSecrets { file: path.to_path_buf(), secrets }),
         }

@@ -93,8 +93,8 @@ fn refuse_repeated<N: PartialEq, V>(
     for (index, pair) in pairs.iter().enumerate() {
         if let Some(first) = pairs[..index].iter().find(|first| first.name == pair.name) {
             let line = reader.line(&first.at);
-            let mistake = reader.mistake(&pair.at, format!("{option}: the same name is there twice"));
-            reader.add(mistake.expecting(format!("a name other than that of {line}")));
+            let mistake = reader.mistake(&pair.at, format!("{option}: the same name appears twice"));
+            reader.add(mistake.expecting(format!("a name other than the one in {line}")));
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const TOKENS: FileKind<DashboardTokens> = FileKind {
         let is_sent = |token: &[u8]| token.iter().all(u8::is_ascii_graphic);
         match tokens.iter().position(|token| token.len() < SHORTEST_BYTES || !is_sent(token)) {
             Some(wrong) => Err(format!(
-                "token {} of it is not {SHORTEST_BYTES} or more letters, digits and signs",
+                "its token {} is not {SHORTEST_BYTES} or more letters, digits and signs",
                 wrong + 1
             )),
             None if tokens.is_empty() => Err("it has no token".to_owned()),
@@ -119,7 +119,7 @@ mod tests {
     fn what_belongs_to_a_dashboard_needs_one() {
         for text in ["dashboard_write = true", "dashboard_hosts = [\"proxy.example.com\"]"] {
             let told = read(text).expect_err(text);
-            assert!(told.contains("there is no dashboard"), "{told}");
+            assert!(told.contains("dashboard is not set"), "{told}");
             read(&format!("dashboard = \"127.0.0.1:0\"\n{text}")).unwrap_or_else(|told| panic!("{told}"));
         }
     }

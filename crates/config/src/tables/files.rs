@@ -146,7 +146,7 @@ pub(crate) fn files(written: &FilesWritten, reader: &mut Reader<'_>) -> Option<F
         if !is_visible_name(value) || value.contains('/') {
             refuse(
                 at,
-                format!("index: {value:?} is not the name of a file that clients may have"),
+                format!("index: {value:?} is not the name of a file that clients can get"),
                 INDEX,
                 reader,
             );
@@ -157,7 +157,7 @@ pub(crate) fn files(written: &FilesWritten, reader: &mut Reader<'_>) -> Option<F
     {
         refuse(
             at,
-            format!("fallback: {value:?} is not the path of a file that clients may have"),
+            format!("fallback: {value:?} is not the path of a file that clients can get"),
             FALLBACK,
             reader,
         );

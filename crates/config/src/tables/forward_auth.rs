@@ -269,7 +269,7 @@ pub(crate) fn cache(element: &Element<AuthCacheWritten>, reader: &mut Reader<'_>
     let first = key.first()?;
     let key: Vec<AuthKeyPart> = key.iter().map(|part| part.value.clone()).collect();
     if !key.iter().any(AuthKeyPart::is_of_client) {
-        let message = "key: it tells no clients apart, so that one client's permission would be everybody's";
+        let message = "key: it does not distinguish clients, so one client's permission would hold for all";
         refuse(&first.at, message, "a part of the client as well, such as cookie:NAME or client", reader);
         return None;
     }

@@ -114,7 +114,7 @@ impl Names<'_> {
         let found = self.upstream(option, wanted, at, reader)?;
         if self.protocols.get(found) == Some(&Protocol::Http3) {
             let message =
-                format!("{option}: upstream {wanted:?} has protocol = \"h3\", which carries no bytes of TCP");
+                format!("{option}: upstream {wanted:?} has protocol = \"h3\", which cannot carry TCP");
             refuse(at, &message, "an upstream without protocol = \"h3\"", reader);
             return None;
         }
@@ -141,7 +141,7 @@ impl Names<'_> {
     pub(crate) fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
         let found = self.any_listener(wanted, reader)?;
         if self.is_tcp[found] {
-            let message = format!("listener: {:?} has tcp, so no route counts there", wanted.value);
+            let message = format!("listener: {:?} has tcp, so routes do not apply to it", wanted.value);
             refuse(&wanted.at, &message, "a listener without tcp", reader);
             return None;
         }

@@ -201,7 +201,7 @@ pub(crate) fn parsed(text: &str) -> Result<RedisUrl, ValueFault> {
     if authority.contains('@') {
         return Err(ValueFault::Unknown {
             written: "a user in the URL".to_owned(),
-            why: "belongs into user, and the password into password_file",
+            why: "belongs in user, and the password in password_file",
             nearest: None,
         });
     }
@@ -210,7 +210,7 @@ pub(crate) fn parsed(text: &str) -> Result<RedisUrl, ValueFault> {
         "" => 0,
         path => path.parse().map_err(|_| ValueFault::Unknown {
             written: path.to_owned(),
-            why: "is no number of a database",
+            why: "is not the number of a database",
             nearest: None,
         })?,
     };

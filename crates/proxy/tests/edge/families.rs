@@ -68,9 +68,9 @@ fn a_listener_of_both_families_takes_both_and_one_of_either_takes_its_own() {
 #[test]
 fn a_part_of_all_addresses_is_not_listened_on_beside_them() {
     for (addresses, said) in [
-        (["*:8080", "0.0.0.0:8080"], "4:11: address: 0.0.0.0:8080 is a part of *:8080"),
-        (["[::]:8080", "*:8080"], "2:11: address: [::]:8080 is a part of *:8080"),
-        (["*:8080", "*:8080"], "4:11: address: *:8080 is there twice"),
+        (["*:8080", "0.0.0.0:8080"], "4:11: address: 0.0.0.0:8080 is already included in *:8080"),
+        (["[::]:8080", "*:8080"], "2:11: address: [::]:8080 is already included in *:8080"),
+        (["*:8080", "*:8080"], "4:11: address: *:8080 appears twice"),
     ] {
         let [one, other] = addresses;
         let text = format!(

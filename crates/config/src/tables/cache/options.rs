@@ -401,7 +401,7 @@ fn targets(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Vec<Targeted
         let name = value.to_ascii_lowercase();
         let is_known = name == "surrogate-control" || (name.ends_with("-cache-control") && is_token(&name));
         if !is_known || targets.iter().any(|target| target.name == name) {
-            let what = if is_known { "is there twice" } else { "is no field with directives for caches" };
+            let what = if is_known { "appears twice" } else { "is no field with directives for caches" };
             let mistake = reader.mistake(at, format!("targets: {value:?} {what}"));
             reader.add(mistake.expecting(TARGET));
         }

@@ -334,8 +334,8 @@ mod tests {
         assert!(injection("connection refuse").is_ok() && injection("100%:connection refuse").is_ok());
         assert_eq!(
             injection("1%:connection refuse").unwrap_err().to_string(),
-            "a listener refuses all connections or none, so 1% of them cannot be; expected \"connection refuse\" alone, or \
-             \"connection reset\" of some connections"
+            "a listener refuses all connections or none, not 1% of them; expected \"connection refuse\" \
+             alone, or \"connection reset\" of some connections"
         );
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn faults(
     let FaultsWritten { seed, header, header_clients } = section;
     match header {
         Some(header) if header_clients.is_empty() => {
-            let mistake = reader.mistake(&header.at, "header: nobody may use it");
+            let mistake = reader.mistake(&header.at, "header: no client may use it");
             reader.add(mistake.expecting("header_clients with a network such as 127.0.0.0/8"));
         }
         _ => {}
@@ -83,9 +83,9 @@ fn check_names(faults: &[Element<FaultWritten>], reader: &mut Reader<'_>) {
     for Located { value, at } in faults.iter().filter_map(|fault| fault.value.name.as_ref()) {
         let first = *seen.entry(value).or_insert(at);
         if first != at {
-            let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
+            let mistake = reader.mistake(at, format!("name: {value:?} appears twice"));
             let line = reader.line(first);
-            reader.add(mistake.expecting(format!("a name other than that of {line}")));
+            reader.add(mistake.expecting(format!("a name other than the one in {line}")));
         }
     }
 }
@@ -160,7 +160,7 @@ fn check_connection(written: &FaultWritten, names: &Names<'_>, reader: &mut Read
     ];
     let said = said.into_iter().filter_map(|(option, is_said)| is_said.then_some(option));
     for option in said.chain(written.requests.of_requests_alone()) {
-        let message = format!("inject: a connection has no {option}, only requests on it have");
+        let message = format!("inject: {option} applies to requests, but this fault affects connections");
         let mistake = reader.mistake(&inject.at, message);
         reader.add(mistake.expecting("listener and clients, or another fault with it"));
     }
@@ -187,7 +187,7 @@ fn check_refusal(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &
     ];
     for (option, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
         let message =
-            format!("inject: a listener refuses all connections or none, so {option} has no meaning");
+            format!("inject: a listener refuses all connections or none, so {option} has no effect");
         let mistake = reader.mistake(at, message);
         reader.add(mistake.expecting(
             "listener, from, until, repeat or expires with it, or \"connection reset\" of some connections",
@@ -235,7 +235,7 @@ fn warn_of_tcp_alone(
     let mut with_http3 = (0..names.has_http3.len()).filter(|place| names.has_http3[*place]);
     if !fault.is_of_quic() && with_http3.any(|place| named.is_empty() || named.contains(&place)) {
         let warning =
-            reader.mistake(at, "inject: it affects TCP alone, and clients of HTTP/3 are served as before");
+            reader.mistake(at, "inject: this fault affects only TCP; HTTP/3 clients are served as before");
         reader.warn(warning.expecting("connection datagrams, black-hole or slow-start for them as well"));
     }
 }
@@ -245,13 +245,13 @@ fn check_datagrams(written: &FaultWritten, at: &Span, names: &Names<'_>, reader:
     let named = written.requests.listeners();
     for Located { value, at } in named {
         if names.listeners.get(value).is_some_and(|place| !names.has_http3[*place]) {
-            let message = format!("listener: {value:?} has no http3, and only that has datagrams");
+            let message = format!("listener: {value:?} has no http3, and only HTTP/3 has datagrams");
             let mistake = reader.mistake(at, message);
             reader.add(mistake.expecting("a listener with http3, or its loss and latency"));
         }
     }
     if named.is_empty() && !names.has_http3.contains(&true) && reader.is_whole() {
-        let mistake = reader.mistake(at, "inject: no listener has http3, and only that has datagrams");
+        let mistake = reader.mistake(at, "inject: no listener has http3, and only HTTP/3 has datagrams");
         reader.add(mistake.expecting("a listener with http3, or loss and latency of a listener"));
     }
 }

@@ -72,7 +72,12 @@ pub(crate) fn response(
 ) -> Option<InjectedResponse> {
     let ResponseWritten { body, content_type, headers, grpc_status, grpc_message } = written;
     let Fault::Answer { status } = fault else {
-        refuse(at, "response: only a status has one", "inject = \"503\", or another status", reader);
+        refuse(
+            at,
+            "response: only an injected status has one",
+            "inject = \"503\", or another status",
+            reader,
+        );
         return None;
     };
     let refused_before = reader.refused();
@@ -88,7 +93,7 @@ pub(crate) fn response(
     }
     for Pair { at, name, value } in headers {
         if name.0.eq_ignore_ascii_case("content-type") {
-            refuse(at, "headers: Content-Type is an option of its own", "content_type", reader);
+            refuse(at, "headers: Content-Type is a separate option", "content_type", reader);
         }
         // Values are as they are written: nothing is filled in.
         let literal = value.value.replace('$', "$$");

@@ -113,10 +113,10 @@ pub fn key_url(text: &str) -> Result<KeyUrl, ValueError> {
     let server: Server = server.parse().map_err(|error: ValueError| refuse(error.fault))?;
     let is_host = matches!(server.host, ServerHost::Address(_) | ServerHost::Name(_));
     if !matches!(server.scheme, Scheme::Http | Scheme::Https) || !is_host {
-        return Err(unknown("is no URL of https"));
+        return Err(unknown("is not an https:// URL"));
     }
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains(['#', '\\', '"', '<', '>']) {
-        return Err(unknown("has characters that a URL does not have"));
+        return Err(unknown("has characters that are invalid in a URL"));
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Ok(KeyUrl { server, path })
@@ -383,7 +383,7 @@ fn keys(written: &JwtWritten, (at, is_intact): (&Span, bool), reader: &mut Reade
         Some(TokenKeys::File(path.clone(), Arc::clone(set)))
     } else if let Some((option, at, url, issuer)) = fetched {
         if url.server.scheme == Scheme::Http && !is_loopback(&url.server.host) && !written.allow_http {
-            let message = format!("{option}: over http, whoever is on the way can replace the keys");
+            let message = format!("{option}: over http, an attacker on the network can replace the keys");
             refuse(at, &message, "an https:// URL, or allow_http = true", reader);
         }
         let (url, ca) = (url.clone(), written.ca.as_ref().map(|ca| ca.value.clone()));
@@ -427,8 +427,8 @@ fn algorithms(written: &JwtWritten, reader: &mut Reader<'_>) -> Vec<Algorithm> {
     {
         refuse(
             &first.at,
-            "algorithms: none of the keys is for one of them",
-            "one that fits the keys",
+            "algorithms: no key works with any of them",
+            "an algorithm that fits the keys",
             reader,
         );
     }

@@ -86,12 +86,12 @@ pub(crate) fn resolve(listen: &Listen, names: &Names<'_>, reader: &mut Reader<'_
     let mut known: HashMap<(&str, &[String]), ()> = HashMap::new();
     for Element { value: written, at, is_intact, .. } in &listen.passthrough {
         if listen.tls.is_none() && listen.tcp.is_none() && reader.is_whole() {
-            let mistake = reader.mistake(at, "passthrough is there without tls or tcp");
+            let mistake = reader.mistake(at, "passthrough needs tls or tcp");
             reader.add(mistake.expecting("one of them, for all other connections"));
         }
         for name in written.names.iter().flatten() {
             if known.insert((&name.value, &written.alpn), ()).is_some() {
-                let message = format!("names: {:?} is passed on already", name.value);
+                let message = format!("names: an earlier entry already forwards {:?}", name.value);
                 let mistake = reader.mistake(&name.at, message);
                 reader.add(mistake.expecting("each name once, or with another alpn"));
             }
@@ -122,12 +122,12 @@ fn to(
             ("split", split.value.iter().map(|share| (&share.name, share.value, &share.at)).collect())
         }
         (Some(_), Some(split)) => {
-            refuse(&split.at, "split is there together with upstream", "one of them");
+            refuse(&split.at, "split cannot be combined with upstream", "one of them");
             return None;
         }
         (None, None) => {
             if is_intact {
-                refuse(at, "this passthrough leads nowhere", "upstream or split");
+                refuse(at, "this passthrough has no upstream", "upstream or split");
             }
             return None;
         }
@@ -136,7 +136,7 @@ fn to(
     for (name, weight, at) in shares {
         let upstream = names.upstream(option, name, at, reader)?;
         if names.has_https[upstream] {
-            let message = format!("{option}: {name:?} has https servers: TLS would be put into TLS");
+            let message = format!("{option}: {name:?} has https servers: TLS would be wrapped in TLS");
             let mistake = reader.mistake(at, message);
             reader.add(mistake.expecting("servers such as tcp://10.0.0.5:443"));
         }
@@ -144,7 +144,7 @@ fn to(
     }
     let to = Split::new(found);
     if let (None, Some(split)) = (&to, &written.split) {
-        let mistake = reader.mistake(&split.at, "split: nobody gets anything");
+        let mistake = reader.mistake(&split.at, "split: no upstream gets a share");
         reader.add(mistake.expecting("a weight above 0, such as { old = 9, new = 1 }"));
     }
     to

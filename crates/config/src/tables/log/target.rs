@@ -113,8 +113,7 @@ pub(crate) fn check(
             let mistake = reader.mistake(&rotate.at, "rotate: only a file can be rotated");
             reader.add(mistake.expecting("the path of a file as the target, or no rotate"));
         } else if rotate.is_intact && rotate.value.size.is_none() && rotate.value.every.is_none() {
-            let mistake =
-                reader.mistake(&rotate.at, "rotate: this says when to rotate by neither size nor time");
+            let mistake = reader.mistake(&rotate.at, "rotate has neither size nor every");
             reader.add(mistake.expecting("size, every or both"));
         }
     }

@@ -119,7 +119,7 @@ const CODING: Text<Coding> =
 
 fn coding(text: &str) -> Result<Coding, ValueError> {
     let plain = Coding::named(text.as_bytes()).filter(|coding| Coding::PLAIN.contains(coding));
-    plain.ok_or_else(|| unknown(text, "is no coding that is offered", CODING.expected))
+    plain.ok_or_else(|| unknown(text, "is not an available coding", CODING.expected))
 }
 
 const TYPE: Text<MediaRange> = Text {

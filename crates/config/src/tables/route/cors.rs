@@ -197,7 +197,7 @@ fn refuse_any(written: &CorsWritten, reader: &mut Reader<'_>) {
         [("methods", &written.methods), ("headers", &written.headers), ("expose", &written.expose)]
     {
         if let Some(any) = names.iter().find(|name| name.value == "*") {
-            let message = format!("{option}: with credentials, browsers take * for a name and not for all");
+            let message = format!("{option}: with credentials, browsers treat * as a name, not as all");
             let mistake = reader.mistake(&any.at, message);
             reader.add(mistake.expecting("the names, or credentials = false"));
         }

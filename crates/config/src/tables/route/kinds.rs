@@ -92,7 +92,7 @@ fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
     let Some((requests, per)) = written.split_once('/') else {
         let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
         let nearest = is_number.then(|| format!("{written}/s"));
-        let why = "does not say in which time";
+        let why = "has no unit of time";
         return Err(refuse(ValueFault::Unknown { written: written.to_owned(), why, nearest }));
     };
     let (requests, per) = (requests.trim(), per.trim());

@@ -68,7 +68,7 @@ impl<'r> Relations<'r> {
         refuse(
             self.has_cache && !self.has_store,
             RoutePlace::Cache,
-            "cache: there is nothing to store responses in",
+            "cache: it needs a store for responses",
             "a table [cache] with memory = \"256MiB\"",
         );
         refuse(
@@ -81,12 +81,12 @@ impl<'r> Relations<'r> {
             self.has_cache && self.has_grpc_web && self.asks_servers.is_some(),
             RoutePlace::Cache,
             "cache: a route with grpc_web stores no responses",
-            "one of both",
+            "one of them",
         );
         refuse(
             self.has_response_delay && self.has_cache,
             RoutePlace::ResponseDelay,
-            "response_delay: a route with cache answers without it",
+            "response_delay: a route with cache cannot use it",
             "delay, or a route without cache",
         );
         refuse(

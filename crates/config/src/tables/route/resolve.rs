@@ -99,7 +99,7 @@ fn cache(written: &RouteWritten, reader: &mut Reader<'_>) -> Option<cache::Cache
 fn check_cors(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) {
     let Some(cors) = &written.cors else { return };
     if !written.requests.has_method("OPTIONS") {
-        let message = "cors: browsers ask with OPTIONS first, which methods of this route leaves out";
+        let message = "cors: browsers send OPTIONS first, which methods of this route excludes";
         refuse(&cors.at, message, "methods with \"OPTIONS\"", reader);
     }
     let tables = written.response_headers.iter().flat_map(|edits| {
@@ -109,7 +109,7 @@ fn check_cors(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>
     let edits = tables.flat_map(|edits| edits.set.iter().chain(&edits.add).chain(&edits.default));
     for edit in edits.filter(|edit| ::route::Cors::replaces(edit.name.0.as_bytes())) {
         let message = format!("response_headers: cors writes {}", edit.name.0);
-        refuse(&edit.at, &message, "one of both", reader);
+        refuse(&edit.at, &message, "one of them", reader);
     }
 }
 
@@ -167,7 +167,7 @@ fn action(
             refuse(at, &format!("[[route]] has {first} and {second}"), "one of them", reader);
         }
         (None, _) if *is_intact && reader.is_whole() => {
-            refuse(at, "[[route]] has nothing to do", "upstream, split, redirect, respond or files", reader);
+            refuse(at, "[[route]] has no action", "upstream, split, redirect, respond or files", reader);
         }
         _ => {}
     }
@@ -198,7 +198,7 @@ fn split_action(
     if split.is_none() {
         refuse(
             at,
-            "split: nobody gets anything",
+            "split: no upstream gets a share",
             "a weight above 0, such as { app = 9, canary = 1 }",
             reader,
         );
@@ -334,7 +334,7 @@ fn require(written: &RouteWritten, reader: &mut Reader<'_>) -> Require {
     if ways.into_iter().filter(|way| *way).count() < 2 {
         refuse(
             at,
-            "require: there are no several ways to prove who one is",
+            "require: the route has fewer than two authentication methods",
             "two of auth, jwt, web_bot_auth and forward_auth",
             reader,
         );
@@ -363,7 +363,7 @@ fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -
         refuse(
             &pattern.at,
             "rewrite has pattern without path",
-            "what comes in the place of such a path",
+            "path, the replacement for matching paths",
             reader,
         );
     }
@@ -468,13 +468,14 @@ fn claims(written: &RouteWritten, reader: &mut Reader<'_>) -> ClaimRules {
     let is_any = written.require.as_ref().is_some_and(|require| require.value == Require::Any);
     match &written.jwt {
         Some(_) if is_any => {
-            let message = "claim: with require = \"any\", a forged token may be let in by another proof";
+            let message = "claim: with require = \"any\", another authentication method may admit a forged \
+                           token";
             refuse(at, message, "require = \"all\", or another route", reader);
             ClaimRules::default()
         }
         Some(jwt) => jwt.value.claim_rules(values),
         None => {
-            let message = "claim: the route has no jwt, so nobody verifies the token";
+            let message = "claim: the route has no jwt, so the token is not verified";
             refuse(at, message, "jwt, in this route or in [route_defaults]", reader);
             ClaimRules::default()
         }
@@ -485,7 +486,7 @@ fn claims(written: &RouteWritten, reader: &mut Reader<'_>) -> ClaimRules {
 fn check_limits(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let of_users = policies.rate_limits.iter().any(|limit| limit.key.has_user());
     if let (true, true, Some(limit)) = (of_users, is_nobody(written), written.rate_limit.first()) {
-        let message = "rate_limit: the route does not ask who a client is, so there is no user to count by";
+        let message = "rate_limit: the route does not authenticate clients, so there is no user to count by";
         let expected = "auth, jwt, web_bot_auth, or forward_auth with user, or another key";
         refuse(&limit.at, message, expected, reader);
     }
@@ -506,7 +507,7 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
         && jwt.is_bearer()
         && written.require.as_ref().is_none_or(|require| require.value == Require::All)
     {
-        let message = "auth and jwt need Authorization both, and a request has one";
+        let message = "auth and jwt both need Authorization, but a request has only one";
         refuse(
             &auth.at,
             message,
@@ -539,8 +540,9 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
     ];
     for (option, written, edits) in edits {
         if let (true, Some(element), true) = (is_nobody, written, edits.has_user()) {
-            let what =
-                format!("{option}: $user is always empty here, since the route does not ask who a client is");
+            let what = format!(
+                "{option}: $user is always empty here, since the route does not authenticate clients"
+            );
             let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
         }
@@ -574,7 +576,7 @@ fn warn_of_unkeyed(
             OfClient::Other(name) => (name.to_owned(), "; leave it out, or the cache"),
         };
         let what = format!(
-            "rewrite: {what} tells no stored responses apart, so one client gets what was stored for another{remedy}"
+            "rewrite: {what} is not in the cache key, so one client gets responses stored for another{remedy}"
         );
         let warning = reader.mistake(&element.at, what);
         reader.warn(warning);

@@ -31,7 +31,9 @@ pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option
             let message = "sticky: a client would change its side when its server sets the cookie";
             refuse(&by.at, message, "by = \"cookie\"");
         }
-        (Some(_), Some(ttl)) => refuse(&ttl.at, "sticky: a split remembers nothing that could end", "no ttl"),
+        (Some(_), Some(ttl)) => {
+            refuse(&ttl.at, "sticky: a split has no sessions that could expire", "no ttl")
+        }
         _ => {}
     }
     sticky::check(&StickyWritten { ttl: None, ..sticky.clone() }, reader);

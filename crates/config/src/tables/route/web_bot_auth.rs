@@ -49,7 +49,7 @@ const AGENT_URL: Text<KeyUrl> = Text {
         if url.path == "/" {
             return Ok(KeyUrl { path: DIRECTORY.to_owned(), ..url });
         }
-        let why = "has a path, and agents are told by their host";
+        let why = "has a path, but agents are identified by host only";
         let fault = ValueFault::Unknown { written: text.to_owned(), why, nearest: None };
         Err(ValueError { fault, expected: AGENT })
     },
@@ -113,12 +113,12 @@ pub(crate) fn web_bot_auth(
 ) -> Option<WebBotAuth> {
     let refused_before = reader.refused();
     if written.agents.is_empty() && *is_intact {
-        let mistake = reader.mistake(at, "web_bot_auth: nobody is let in");
+        let mistake = reader.mistake(at, "web_bot_auth: no agent is admitted");
         reader.add(mistake.expecting(format!("agents: {AGENT}")));
     }
     for Located { value: url, at } in &written.agents {
         if url.server.scheme == Scheme::Http && !is_loopback(&url.server.host) && !written.allow_http {
-            let message = "agents: over http, whoever is on the way can replace the keys";
+            let message = "agents: over http, an attacker on the network can replace the keys";
             let mistake = reader.mistake(at, message);
             reader.add(mistake.expecting("an https:// URL, or allow_http = true"));
         }

@@ -125,7 +125,7 @@ pub(crate) fn check_rules(rules: &[Element<ClientRuleWritten>], reader: &mut Rea
                 refuse(&ca.at, "ca is not used: no certificate is requested".to_owned(), "another mode");
             }
             (Some(Mode::None), None) if !crls.is_empty() => {
-                refuse(&crls[0].at, "crls is there without ca".to_owned(), "another mode, with ca");
+                refuse(&crls[0].at, "crls needs ca".to_owned(), "another mode, with ca");
             }
             (Some(Mode::Optional | Mode::Required), None) => {
                 refuse(at, "this rule has no ca".to_owned(), "the CA that signs client certificates");

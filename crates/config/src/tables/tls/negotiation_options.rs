@@ -47,7 +47,7 @@ pub(crate) fn check(written: &NegotiationWritten, table_at: &Span, reader: &mut 
     if let Some(Located { value: ciphers, at }) = &written.ciphers {
         if let Some(cipher) = ciphers.iter().find(|cipher| !negotiation.permits(cipher.version())) {
             let (name, version) = (cipher.name(), cipher.version().word());
-            let message = format!("ciphers: {name} is of TLS {version}, which is not permitted here");
+            let message = format!("ciphers: {name} is for TLS {version}, which is not permitted here");
             return refuse(at, message, "suites of the permitted versions alone".to_owned());
         }
         for (_, version) in TlsVersion::WORDS.iter().filter(|(_, version)| negotiation.permits(*version)) {
@@ -55,7 +55,7 @@ pub(crate) fn check(written: &NegotiationWritten, table_at: &Span, reader: &mut 
                 let of_it = TlsCipher::ALL.iter().filter(|(_, cipher)| cipher.version() == *version);
                 let names: Vec<&str> = of_it.map(|(name, _)| *name).collect();
                 let word = version.word();
-                let message = format!("ciphers has none of TLS {word}, which is permitted here");
+                let message = format!("ciphers has no suite for TLS {word}, which is permitted here");
                 let limit = if *version == TlsVersion::Tls12 { "min_version" } else { "max_version" };
                 return refuse(at, message, format!("some of {}, or another {limit}", names.join(", ")));
             }
@@ -66,7 +66,11 @@ pub(crate) fn check(written: &NegotiationWritten, table_at: &Span, reader: &mut 
         && !groups.iter().any(|group| group.is_for_tls12())
     {
         let expected = "X25519, secp256r1 or secp384r1 as well, or min_version = \"1.3\"";
-        refuse(at, "groups has none of TLS 1.2, which is permitted here".to_owned(), expected.to_owned());
+        refuse(
+            at,
+            "groups has no group for TLS 1.2, which is permitted here".to_owned(),
+            expected.to_owned(),
+        );
     }
 }
 

@@ -95,7 +95,8 @@ impl<'u> Relations<'u> {
         if self.sends_proxy_protocol && self.protocol.is_multiplexed() {
             let protocol = if self.protocol == Protocol::Http3 { "h3" } else { "h2" };
             let message = format!(
-                "send_proxy_protocol says who the one client of a connection is; with protocol = \"{protocol}\" there are many"
+                "send_proxy_protocol names one client per connection, but with protocol = \"{protocol}\" \
+                 clients share connections"
             );
             refuse(UpstreamPlace::ProxyProtocol, message, "protocol = \"http/1.1\"");
         }
@@ -116,9 +117,9 @@ impl<'u> Relations<'u> {
                 (&server.host, server.scheme, self.is_name_known)
             {
                 let message =
-                    format!("servers: nothing says which name the certificates of {} have", service.name);
-                let expected =
-                    "tls.name as well: whoever registers instances can choose their addresses, but no name";
+                    format!("servers: the certificates of {} need a name to be verified with", service.name);
+                let expected = "tls.name as well: anyone who registers instances can choose their addresses, \
+                                but not this name";
                 refuse(UpstreamPlace::Server(place), message, expected);
             }
         }
@@ -130,7 +131,7 @@ impl<'u> Relations<'u> {
         let named = named.filter_map(|(place, server)| Some((place, server.name.as_ref()?)));
         named.filter_map(move |(place, name)| {
             let first = names.insert(name, place)?;
-            let message = format!("servers: the name {name:?} is there twice");
+            let message = format!("servers: the name {name:?} appears twice");
             let expected = "a name for each".to_owned();
             Some(Broken { at: UpstreamPlace::Server(place), message, expected, first: Some(first) })
         })
@@ -141,13 +142,9 @@ impl<'u> Relations<'u> {
         let by_key = "balance = \"consistent-hash\"";
         let Some(key) = self.hash_key else { return };
         if !self.balance.hashes {
-            refuse(
-                UpstreamPlace::HashKey,
-                format!("hash_key: balance = {policy:?} has no use for it"),
-                by_key,
-            );
+            refuse(UpstreamPlace::HashKey, format!("hash_key: balance = {policy:?} does not use it"), by_key);
         } else if policy == "client-address" && !matches!(key, SessionSource::ClientAddress(_)) {
-            let message = "hash_key: balance = \"client-address\" goes by the client".to_owned();
+            let message = "hash_key: balance = \"client-address\" hashes the client's address".to_owned();
             refuse(UpstreamPlace::HashKey, message, &format!("client or client/24, or {by_key}"));
         }
     }
@@ -156,12 +153,12 @@ impl<'u> Relations<'u> {
         let Some(by) = self.sticky else { return };
         let policy = self.balance.name;
         if self.balance.hashes {
-            let message = format!("sticky: balance = {policy:?} keeps clients on servers by itself");
+            let message = format!("sticky: balance = {policy:?} already keeps clients on their servers");
             refuse(UpstreamPlace::Sticky, message, "another balance, or no sticky sessions");
         }
         let has_bytes = self.servers.iter().any(|server| server.scheme == Scheme::Tcp);
         if has_bytes && !matches!(by, Some(SessionSource::ClientAddress(_))) {
-            let message = "sticky: of what goes to a tcp:// server only the client is known".to_owned();
+            let message = "sticky: for a tcp:// server, only the client's address is known".to_owned();
             refuse(UpstreamPlace::Sticky, message, "by = \"client\"");
         }
     }
@@ -188,7 +185,7 @@ impl<'u> Relations<'u> {
         }
         let has_unix = self.servers.iter().any(|server| matches!(server.host, ServerHost::Unix(_)));
         if check.has_port && has_unix {
-            refuse(UpstreamPlace::Check, "check: port is of no use for a Unix socket".to_owned(), "no port");
+            refuse(UpstreamPlace::Check, "check: a Unix socket has no port".to_owned(), "no port");
         }
     }
 
@@ -210,7 +207,7 @@ impl<'u> Relations<'u> {
             let message =
                 "check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at UDP"
                     .to_owned();
-            let expected = "type = \"tls\", which does a handshake of QUIC, or \"http\"";
+            let expected = "type = \"tls\", which does a QUIC handshake, or \"http\"";
             refuse(UpstreamPlace::Check, message, expected);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut 
     if let Some(Located { at, .. }) =
         written.load_bound.as_ref().filter(|_| written.balance.name != "consistent-hash")
     {
-        let message = format!("load_bound: balance = {:?} has no use for it", written.balance.name);
+        let message = format!("load_bound: balance = {:?} does not use it", written.balance.name);
         refuse(at, &message, "balance = \"consistent-hash\"", reader);
     }
     if let Some(sticky) = &written.sticky
@@ -52,7 +52,9 @@ pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut 
     };
     for Broken { at, message, expected, first } in relations(written).broken() {
         let expected = match first {
-            Some(first) => format!("a name other than that of {}", reader.line(&written.servers[first].at)),
+            Some(first) => {
+                format!("a name other than the one in {}", reader.line(&written.servers[first].at))
+            }
             None => expected,
         };
         refuse(place(at), &message, &expected, reader);
@@ -93,7 +95,7 @@ fn max_version(written: &UpstreamWritten) -> Option<&Located<TlsVersion>> {
 fn warn_of_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) {
     let is_out = |server: &Located<Server>| server.value.down || server.value.weight == 0;
     if !written.servers.is_empty() && written.servers.iter().all(is_out) {
-        let warning = reader.mistake(at, "servers: all have weight 0 or are down, so nothing is answered");
+        let warning = reader.mistake(at, "servers: all have weight 0 or are down, so every request fails");
         reader.warn(warning);
     }
     let mut urls = HashMap::new();
@@ -101,7 +103,7 @@ fn warn_of_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>
         let first = *urls.entry(value.to_string()).or_insert(at);
         // With separate names, both are intended.
         if first != at && value.name.is_none() {
-            let warning = reader.mistake(at, format!("servers: {value} is there twice"));
+            let warning = reader.mistake(at, format!("servers: {value} appears twice"));
             let line = reader.line(first);
             reader.warn(warning.expecting(format!("a weight on the one of {line}")));
         }

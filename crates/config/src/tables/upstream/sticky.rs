@@ -214,19 +214,18 @@ pub(crate) fn check(sticky: &StickyWritten, reader: &mut Reader<'_>) {
         }
     } else {
         if let Some(Located { at, .. }) = &sticky.sessions {
-            let message =
-                "sticky: sessions are not remembered with an inserted cookie, which names its server";
+            let message = "sticky: an inserted cookie names its server, so no sessions are stored";
             refuse_at(at, message, "no sessions", reader);
         }
         if let Some(Located { at, .. }) = &sticky.shared {
-            let message = "sticky: all instances with the same secret_file follow an inserted cookie";
+            let message = "sticky: all instances with the same secret_file accept an inserted cookie";
             refuse_at(at, message, "no shared", reader);
         }
     }
     if let Some(Located { value: SameSite::None, at }) = &sticky.same_site
         && !sticky.secure.as_ref().is_some_and(|secure| secure.value)
     {
-        let message = "sticky: same_site = \"none\" is refused by browsers without secure";
+        let message = "sticky: browsers reject same_site = \"none\" without secure";
         refuse_at(at, message, "secure = true beside it", reader);
     }
 }
