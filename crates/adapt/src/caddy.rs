@@ -52,11 +52,9 @@ pub(crate) const KNOWN: KnownDirective = KnownDirective(include_str!("caddy/know
 
 fn by_name(name: &str, text: &str) -> Said {
     match name.chars().next() {
-        Some('@') => (
-            RemarkKind::NeedsNothing,
-            "no directive that was taken over goes by it".to_owned(),
-            String::new(),
-        ),
+        Some('@') => {
+            (RemarkKind::NeedsNothing, "no directive that was taken over uses it".to_owned(), String::new())
+        }
         Some('(') => (RemarkKind::NeedsNothing, "it is read where it is imported".to_owned(), String::new()),
         _ => KNOWN.said(name, text),
     }

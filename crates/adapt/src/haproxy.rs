@@ -134,7 +134,7 @@ fn by_name(name: &str, text: &str) -> Said {
         } else {
             said(
                 RemarkKind::Refused,
-                "connections are not refused by rules",
+                "rules cannot refuse connections",
                 "write `deny` into the [[route]], or limits of [limits]",
             )
         };

@@ -28,7 +28,7 @@ impl KnownDirective {
         Some(match row.sign {
             '-' => (RemarkKind::NeedsNothing, row.why.to_owned(), String::new()),
             '?' if text.split_once(' ').is_some_and(|(_, value)| value == "off") => {
-                (RemarkKind::NeedsNothing, "it is off without an option".to_owned(), String::new())
+                (RemarkKind::NeedsNothing, "it is off by default".to_owned(), String::new())
             }
             _ => (RemarkKind::Refused, row.why.to_owned(), row.instead.to_owned()),
         })

@@ -91,7 +91,7 @@ impl<'s> NginxAdapter<'s> {
         for map in
             level.iter().filter(|directive| directive.name == "map" && directive.word(0) == "$http_upgrade")
         {
-            self.note(map, RemarkKind::NeedsNothing, "upgrades are passed on as clients ask for them", "");
+            self.note(map, RemarkKind::NeedsNothing, "upgrades are forwarded automatically", "");
         }
         for group in level.iter().filter(|directive| directive.name == "upstream") {
             self.groups.insert(group.word(0), group);

@@ -82,7 +82,7 @@ impl<'s> Sheet<'s> {
         match table.get(key) {
             Some(known) if *known != value => {
                 let why =
-                    format!("`{key}` of {header} is one value for all, and another directive came first");
+                    format!("`{key}` of {header} has one value for all, and an earlier directive has set it");
                 self.refuse(number, &why, "choose the value that suits all servers");
             }
             Some(_) => table.cite(key, StatementOrigin::Directive(number)),
@@ -136,7 +136,11 @@ impl<'s> Sheet<'s> {
     /// Writes the result. `by_name` gives the verdict on statements without an option or a note.
     pub(crate) fn finish(mut self, peer: &str, by_name: &dyn Fn(&str, &str) -> Said) -> Adapted {
         for number in std::mem::take(&mut self.met) {
-            self.say_if_unsaid(number, RemarkKind::NeedsNothing, "no request gets anything else without it");
+            self.say_if_unsaid(
+                number,
+                RemarkKind::NeedsNothing,
+                "requests get the same responses without it",
+            );
         }
         let mut cited = BTreeSet::new();
         let toml = self.render(peer, &mut cited);

@@ -136,7 +136,7 @@ impl<'s> SquidAdapter<'s> {
                 crate::draft::DraftValue::Table(pairs.into()),
                 vec![StatementOrigin::Directive(folder.number)],
             );
-            let why = "the folder is written in another form: nothing of what Squid stored is used";
+            let why = "the folder has another format: responses that Squid stored are not used";
             self.sheet.differs(folder.number, why, "empty it, or name another one");
         }
         self.sheet.tables.push(table);

@@ -151,7 +151,7 @@ impl<'s> TraefikAdapter<'s> {
         for (number, place) in source.places.iter().enumerate().filter(|(_, place)| place.text.contains("{{"))
         {
             let why = format!("`{}` has a template, and none is evaluated", place.name);
-            self.sheet.refuse(number, &why, "write what comes of it, or ${NAME} for an environment variable");
+            self.sheet.refuse(number, &why, "write its result, or ${NAME} for an environment variable");
         }
     }
 
@@ -170,7 +170,7 @@ impl<'s> TraefikAdapter<'s> {
                 for number in
                     numbers(definition).into_iter().filter(|_| !self.used.contains(&definition.number))
                 {
-                    self.sheet.say_if_unsaid(number, RemarkKind::NeedsNothing, "nothing names it");
+                    self.sheet.say_if_unsaid(number, RemarkKind::NeedsNothing, "it is not used");
                 }
             }
         }

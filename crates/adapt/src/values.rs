@@ -103,11 +103,9 @@ pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, Strin
         Ok(_) if made.len() <= 4096 => Ok(made),
         Ok(_) => Err("the expression is longer than 4096 bytes".to_owned()),
         Err(_) if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|around| text.contains(around)) => {
-            Err("there is no looking ahead or behind in expressions here".to_owned())
+            Err("expressions have no look-ahead or look-behind here".to_owned())
         }
-        Err(_) => {
-            Err("the expression is not one of the syntax here (that of the Rust crate regex)".to_owned())
-        }
+        Err(_) => Err("the expression is invalid here (syntax of the Rust crate regex)".to_owned()),
     }
 }
 
@@ -157,7 +155,7 @@ mod tests {
             ("^/a|^/b", false, Ok(".*(?:^/a|^/b).*")),
             (r"^/a\$", false, Ok(r"/a\$.*")),
             ("^/a.*", false, Ok("/a.*")),
-            ("^/(?!x)", false, Err("there is no looking ahead or behind in expressions here")),
+            ("^/(?!x)", false, Err("expressions have no look-ahead or look-behind here")),
         ];
         for (nginx, ignores_case, here) in cases {
             assert_eq!(expression(nginx, ignores_case).as_deref().map_err(String::as_str), here, "{nginx}");

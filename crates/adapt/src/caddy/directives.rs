@@ -183,8 +183,12 @@ impl<'s> CaddyAdapter<'s> {
                 self.done(directive, rules::answer(status.clamp(200, 599), None), made);
             }
             "abort" => {
-                let why = "a connection is not closed without an answer, but gets 403";
-                self.sheet.differs(directive.number, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+                let why = "a connection is not closed without a response: the client gets 403";
+                self.sheet.differs(
+                    directive.number,
+                    why,
+                    "a fault can do that: `inject = \"reset\"` of [[fault]]",
+                );
                 self.done(directive, rules::answer(403, None), made);
             }
             "rewrite" | "uri" => self.rewrite(step, made),
@@ -196,7 +200,7 @@ impl<'s> CaddyAdapter<'s> {
             "file_server" => self.files(step.directive, step.words, made),
             "php_fastcgi" => {
                 let instead = "put an HTTP server in front of the application";
-                self.sheet.refuse(directive.number, "only HTTP is spoken to servers", instead);
+                self.sheet.refuse(directive.number, "Vanward speaks only HTTP to servers", instead);
                 self.done(
                     directive,
                     rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
@@ -293,7 +297,7 @@ impl<'s> CaddyAdapter<'s> {
             return made.outcome.options.extend("rewrite", ("host", value.into()), from(directive));
         }
         if !made.outcome.options.field(option, place, name, &value, from(directive)) && place == "add" {
-            let why = "a field is added once by a route";
+            let why = "a route can add a field only once";
             self.sheet.refuse(directive.number, why, "write both values into one, with a comma between");
         }
     }
@@ -338,7 +342,7 @@ impl<'s> CaddyAdapter<'s> {
             told => {
                 let why = told.map_or_else(
                     |variable| format!("there is no variable {variable}"),
-                    |_| "it leads to no URL or path".to_owned(),
+                    |_| "its target is not a URL or path".to_owned(),
                 );
                 self.sheet.refuse(directive.number, &why, "write `redirect` of a [[route]]");
                 self.done(
@@ -362,7 +366,7 @@ impl<'s> CaddyAdapter<'s> {
         if text.contains('{') && format::template(text).as_deref() != Ok(text) {
             self.sheet.refuse(
                 step.directive.number,
-                "the body of a fixed answer has no variables",
+                "the body of a fixed response has no variables",
                 "write the text as it should be",
             );
         }
@@ -446,7 +450,7 @@ impl<'s> CaddyAdapter<'s> {
         for user in step.directive.inner() {
             origins.push(StatementOrigin::Directive(user.number));
             let instead = format!("write {}:HASH of this line into {file}", user.name);
-            self.sheet.differs(user.number, "users stand in a file", &instead);
+            self.sheet.differs(user.number, "users are listed in a file", &instead);
         }
         made.outcome.options.set("auth", DraftValue::Table(pairs), origins);
     }

@@ -60,7 +60,7 @@ fn set(block: &[Directive]) -> Expression {
 }
 
 fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
-    let unsaid = || Expression::Unsaid(format!("no route goes by `{name}`"));
+    let unsaid = || Expression::Unsaid(format!("routes cannot match on `{name}`"));
     let each = |made: &dyn Fn(&str) -> Option<Atom>| {
         let atoms: Option<Vec<Atom>> = words.iter().map(|word| made(word)).collect();
         atoms

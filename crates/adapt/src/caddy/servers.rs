@@ -29,7 +29,7 @@ impl<'s> CaddyAdapter<'s> {
             let Some((url, protocol)) = url(word, has_tls) else {
                 self.sheet.refuse(
                     directive.number,
-                    &format!("{word} is no address of a server"),
+                    &format!("{word} is not the address of a server"),
                     "name the server in `servers`",
                 );
                 continue;
@@ -117,7 +117,7 @@ impl<'s> CaddyAdapter<'s> {
             }
             _ => {
                 let instead = "see [upstream.NAME] in docs/configuration.md";
-                self.sheet.refuse(inner.number, "an upstream has nothing like it", instead);
+                self.sheet.refuse(inner.number, "an upstream has no such option", instead);
             }
         }
     }
@@ -157,7 +157,7 @@ impl<'s> CaddyAdapter<'s> {
             },
             _ => {
                 let instead = "see `check` of [upstream.NAME] in docs/configuration.md";
-                self.sheet.refuse(inner.number, "a check has nothing like it", instead);
+                self.sheet.refuse(inner.number, "a check has no such option", instead);
             }
         }
     }
@@ -166,7 +166,7 @@ impl<'s> CaddyAdapter<'s> {
         let name = inner.word(0).trim_start_matches(['+', '-', '>']).to_ascii_lowercase();
         let by_itself = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
         if by_itself.contains(&name.as_str()) && inner.word(1).contains('{') {
-            return self.sheet.needless(inner.number, "servers get this field always");
+            return self.sheet.needless(inner.number, "servers always get this field");
         }
         self.field(inner, &inner.words, "request_headers", made);
     }
@@ -193,7 +193,7 @@ impl<'s> CaddyAdapter<'s> {
             }
             _ => {
                 let instead = "choose a `balance` of docs/configuration.md";
-                return self.sheet.refuse(inner.number, "servers are not chosen so", instead);
+                return self.sheet.refuse(inner.number, "servers cannot be chosen in this way", instead);
             }
         };
         table.set("balance", policy, from(inner));
@@ -208,7 +208,7 @@ impl<'s> CaddyAdapter<'s> {
         if inner.word(0) == "weighted_round_robin" {
             self.sheet.differs(
                 inner.number,
-                "weights stand at the servers",
+                "weights belong to the servers",
                 "write `{ url = \"…\", weight = 2 }` in `servers`",
             );
         }
@@ -218,7 +218,7 @@ impl<'s> CaddyAdapter<'s> {
         if transport.word(0) != "http" {
             return self.sheet.refuse(
                 transport.number,
-                "only HTTP is spoken to servers",
+                "Vanward speaks only HTTP to servers",
                 "put an HTTP server in front of the application",
             );
         }
@@ -267,11 +267,11 @@ impl<'s> CaddyAdapter<'s> {
                     | "dial_fallback_delay",
                     _,
                 ) => {
-                    self.sheet.needless(inner.number, "it is decided without an option");
+                    self.sheet.needless(inner.number, "it is decided automatically");
                 }
                 _ => self.sheet.refuse(
                     inner.number,
-                    "an upstream has nothing like it",
+                    "an upstream has no such option",
                     "see [upstream.NAME] in docs/configuration.md",
                 ),
             }

@@ -185,8 +185,9 @@ impl<'s> CaddyAdapter<'s> {
         });
         for origin in found.unsaid.into_iter().chain(found.dropped) {
             if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that meets this and another expression gets what the first of them says";
-                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+                let why = "a request that matches this and another expression gets the result of the first \
+                           one";
+                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
             }
         }
         found.tables
@@ -240,8 +241,8 @@ impl<'s> CaddyAdapter<'s> {
                 let mut list = match known {
                     Some(DraftValue::List(known)) => known,
                     Some(_) => {
-                        let why = "a listener has certificates of its own or automatic ones";
-                        return self.sheet.refuse(tls.number, why, "give the sites addresses of their own");
+                        let why = "a listener has either certificate files or automatic certificates";
+                        return self.sheet.refuse(tls.number, why, "give the sites separate addresses");
                     }
                     None => Vec::new(),
                 };
@@ -271,8 +272,8 @@ impl<'s> CaddyAdapter<'s> {
                 let listener = &mut self.sheet.listeners[place];
                 match known {
                     Some(DraftValue::List(_)) => {
-                        let why = "a listener has certificates of its own or automatic ones";
-                        self.sheet.refuse(head.number, why, "give the sites addresses of their own");
+                        let why = "a listener has either certificate files or automatic certificates";
+                        self.sheet.refuse(head.number, why, "give the sites separate addresses");
                     }
                     Some(_) => {}
                     None => listener.extend("tls", ("certificates", "auto".into()), origins),
@@ -306,18 +307,18 @@ impl<'s> CaddyAdapter<'s> {
                 listener.extend("tls", ("client_certificates", DraftValue::Table(pairs.into())), origins);
             }
             ("ciphers" | "curves" | "alpn", _) => {
-                self.sheet.needless(inner.number, "what is offered is safe today");
+                self.sheet.needless(inner.number, "the defaults are secure");
             }
             _ => self.sheet.refuse(
                 inner.number,
-                "certificates have options of their own",
+                "certificates have separate options",
                 "see [acme] and [listen.tls]: docs/certificates.md",
             ),
         }
     }
 
     fn options(&mut self, options: &'s Directive) {
-        self.sheet.needless(options.number, "its options stand at the top of vanward.toml");
+        self.sheet.needless(options.number, "its options are at the top of vanward.toml");
         for option in options.inner() {
             let word = option.word(0);
             match option.name.as_str() {

@@ -143,7 +143,7 @@ impl CaddyReader {
         include: Include<'_>,
     ) -> Result<Vec<Directive>, Box<Mistake>> {
         if imports >= IMPORTS_DEEP_MAX {
-            return Err(end.wrong(Some(token), "imports are nested more than 16 deep", "no circle"));
+            return Err(end.wrong(Some(token), "imports are nested more than 16 deep", "no cycle"));
         }
         let mut all = Vec::new();
         if let Some(snippet) = self.snippets.get(directive.word(0)) {

@@ -194,12 +194,12 @@ fn term(words: &[String], include: Include<'_>) -> Term {
                 Ok(more) => values.extend(more),
                 Err(why) => return Term::Unsaid(format!("its file cannot be read: {why}")),
             },
-            "-M" => return Term::Unsaid("it looks into a map".to_owned()),
+            "-M" => return Term::Unsaid("it uses a map".to_owned()),
             value => values.push(value.to_owned()),
         }
     }
     of_sample(base, argument, way, ignores_case, &values)
-        .unwrap_or_else(|| Term::Unsaid(format!("no route goes by {sample}")))
+        .unwrap_or_else(|| Term::Unsaid(format!("routes cannot match on {sample}")))
 }
 
 fn list(file: &str, include: Include<'_>) -> Result<Vec<String>, String> {

@@ -8,23 +8,23 @@ use crate::values as written;
 
 /// Unsupported actions, and what to do instead.
 const REFUSED: [(&str, &str, &str); 22] = [
-    ("set-var", "there are no variables of one's own", "write the value where it is used"),
-    ("unset-var", "there are no variables of one's own", "leave it out"),
-    ("set-var-fmt", "there are no variables of one's own", "write the value where it is used"),
+    ("set-var", "user-defined variables are not supported", "write the value where it is used"),
+    ("unset-var", "user-defined variables are not supported", "leave it out"),
+    ("set-var-fmt", "user-defined variables are not supported", "write the value where it is used"),
     ("lua", "there is no scripting", "use `forward_auth`, or do it in the server"),
     (
         "use-service",
         "there are no services within the proxy",
-        "`metrics` serves metrics at an address of its own",
+        "`metrics` serves metrics at a separate address",
     ),
     (
         "cache-use",
-        "a cache has options of its own",
+        "a cache has separate options",
         "write `cache = {}` into the [[route]] and a table [cache]",
     ),
     (
         "cache-store",
-        "a cache has options of its own",
+        "a cache has separate options",
         "write `cache = {}` into the [[route]] and a table [cache]",
     ),
     ("set-method", "methods stay as they are", "leave it to the server"),
@@ -41,7 +41,7 @@ const REFUSED: [(&str, &str, &str); 22] = [
         "name the proxies in front in `trusted_proxies`",
     ),
     ("set-dst", "servers are named in the file", "write an [upstream.NAME]"),
-    ("do-resolve", "servers are named in the file", "names are resolved again as their records say"),
+    ("do-resolve", "servers are named in the file", "names are resolved again when their records expire"),
     ("send-spoe-group", "there are no agents", "use `forward_auth`"),
     ("set-map", "there are no maps", "write a [[route]] for each case"),
     ("add-acl", "there are no lists that change", "write `allow` and `deny`"),
@@ -74,7 +74,7 @@ impl<'s> HaproxyAdapter<'s> {
                     let instead = "write `auth` into the routes that need it";
                     self.sheet.differs(
                         rule.line.number,
-                        &format!("everybody is asked for a password: {why}"),
+                        &format!("every client is asked for a password: {why}"),
                         instead,
                     );
                     self.act(rule, action, made);
@@ -146,8 +146,12 @@ impl<'s> HaproxyAdapter<'s> {
         let status =
             status.and_then(|status| status.parse::<u64>().ok()).filter(|status| (200..600).contains(status));
         if action != "deny" {
-            let why = "a connection is not kept waiting or closed without an answer, but gets one";
-            self.sheet.differs(rule.line.number, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+            let why = "a connection is not held or closed without a response: the client gets one";
+            self.sheet.differs(
+                rule.line.number,
+                why,
+                "a fault can do that: `inject = \"reset\"` of [[fault]]",
+            );
         }
         self.answered(rule, status.unwrap_or(default), made);
     }
@@ -169,7 +173,7 @@ impl<'s> HaproxyAdapter<'s> {
                 pairs.push(("file".to_owned(), file.into()));
                 pairs.push(("content_type".to_owned(), kind.into()));
             } else if rule.behind("lf-string").or_else(|| rule.behind("lf-file")).is_some() {
-                let why = "the body of a fixed answer has no variables";
+                let why = "the body of a fixed response has no variables";
                 self.sheet.refuse(rule.line.number, why, "write the text as it should be");
             } else if rule.behind("errorfile").or_else(|| rule.behind("errorfiles")).is_some() {
                 let why = "its file has a head as well, and the status is written here";
@@ -211,7 +215,7 @@ impl<'s> HaproxyAdapter<'s> {
             Ok(_) => {
                 self.sheet.refuse(
                     rule.line.number,
-                    "it leads to no URL or path",
+                    "its target is not a URL or path",
                     "write `redirect` of a [[route]]",
                 );
                 return self.not_taken(rule, made);
@@ -270,13 +274,13 @@ impl<'s> HaproxyAdapter<'s> {
             match line.behind("password") {
                 Some(_) => {
                     let instead = format!("write NAME:HASH of this line into {file}");
-                    self.sheet.differs(line.number, "users stand in a file", &instead);
+                    self.sheet.differs(line.number, "users are listed in a file", &instead);
                 }
                 None => {
                     let instead = format!("`htpasswd -B {file} {}` makes a line of it", line.word(1));
                     self.sheet.differs(
                         line.number,
-                        "users stand in a file, with hashes of their passwords",
+                        "users are listed in a file, with hashes of their passwords",
                         &instead,
                     );
                 }
@@ -306,7 +310,7 @@ impl<'s> HaproxyAdapter<'s> {
         let by_itself =
             ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "forwarded"];
         if option == "request_headers" && by_itself.contains(&lower.as_str()) {
-            return self.sheet.needless(rule.line.number, "servers get this field always");
+            return self.sheet.needless(rule.line.number, "servers always get this field");
         }
         let value = match format::template(&text) {
             Ok(value) => value,
@@ -328,7 +332,7 @@ impl<'s> HaproxyAdapter<'s> {
         }
         let place = if action == "add-header" { "add" } else { "set" };
         if !made.options.field(option, place, &name, &value, rule.from()) && place == "add" {
-            let why = "a field is added once by a route";
+            let why = "a route can add a field only once";
             self.sheet.refuse(rule.line.number, why, "write both values into one, with a comma between");
         }
     }

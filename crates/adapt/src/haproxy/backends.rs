@@ -65,7 +65,7 @@ impl<'s> HaproxyAdapter<'s> {
             }
             _ => {
                 let why =
-                    "servers get X-Forwarded-For and Forwarded always; what clients send of them is dropped";
+                    "servers always get X-Forwarded-For and Forwarded; these fields from clients are dropped";
                 self.sheet.note(line.number, RemarkKind::NeedsNothing, why, "");
             }
         }
@@ -79,7 +79,7 @@ impl<'s> HaproxyAdapter<'s> {
             return;
         };
         if !algorithms.words.iter().any(|word| word == "gzip") {
-            let why = "deflate and its kin are not offered";
+            let why = "deflate and similar codings are not offered";
             return self.sheet.refuse(algorithms.number, why, "write `compress = { codings = [\"gzip\"] }`");
         }
         let mut origins = from(algorithms);
@@ -102,11 +102,12 @@ impl<'s> HaproxyAdapter<'s> {
         pairs.push(("min_size".to_owned(), DraftValue::Number(1)));
         made.options.set("compress", DraftValue::Table(pairs), origins);
         if let Some(offload) = self.one(place, &["compression", "offload"]) {
-            let why = "what servers have compressed is passed on as it is";
+            let why = "responses that servers have compressed are forwarded unchanged";
             self.sheet.differs(
                 offload.number,
                 why,
-                "`request_headers = { remove = \"Accept-Encoding\" }` has them leave it",
+                "`request_headers = { remove = \"Accept-Encoding\" }` makes servers send uncompressed \
+                 responses",
             );
         }
     }
@@ -115,7 +116,7 @@ impl<'s> HaproxyAdapter<'s> {
         for line in self.all(place, "errorfile") {
             // Debian's error files repeat the default messages.
             if line.word(2).starts_with("/etc/haproxy/errors/") {
-                self.sheet.needless(line.number, "errors have a short text of their own");
+                self.sheet.needless(line.number, "errors have a short built-in text");
                 continue;
             }
             let instead = "write its body into a file, and name that: `error_pages = { 503 = \"FILE\" }`";
@@ -163,7 +164,7 @@ impl<'s> HaproxyAdapter<'s> {
                 "server-template" => {
                     let (_, last) = line.word(2).split_once('-').unwrap_or(("1", line.word(2)));
                     let count = last.parse::<u64>().unwrap_or(0).min(TEMPLATE_MAX);
-                    let why = "a name with several addresses is a server for each, as their DNS records say";
+                    let why = "each address of a name is a server, and servers follow the DNS records";
                     self.sheet.differs(line.number, why, "");
                     if count > 0 {
                         self.server(place, line, ("", line.word(3)), scheme, made);
@@ -194,7 +195,7 @@ impl<'s> HaproxyAdapter<'s> {
         let Some(url) = url(scheme, address) else {
             return self.sheet.refuse(
                 line.number,
-                "it is no address of a server",
+                "it is not the address of a server",
                 "name the server in `servers`",
             );
         };
@@ -286,7 +287,7 @@ impl<'s> HaproxyAdapter<'s> {
         if let Some(name) = name.or_else(|| behind("verifyhost")) {
             made.extend("tls", ("name", name.into()), Vec::new());
         } else if let Some(sni) = behind("sni") {
-            let why = format!("{sni}: the name of the server is sent and verified, not that of the client");
+            let why = format!("{sni}: the name of the server is sent and verified, not the client's");
             self.sheet.differs(line.number, &why, "write `name` in `tls` of the upstream");
         }
     }
@@ -314,7 +315,7 @@ impl<'s> HaproxyAdapter<'s> {
             "hash" => "client".to_owned(),
             _ => {
                 let instead = "choose a `balance` of docs/configuration.md; servers with a `priority` are used in its order";
-                return self.sheet.refuse(line.number, "servers are not chosen so", instead);
+                return self.sheet.refuse(line.number, "servers cannot be chosen in this way", instead);
             }
         };
         made.set("balance", "consistent-hash", from(line));
@@ -416,7 +417,7 @@ impl<'s> HaproxyAdapter<'s> {
                     ("string", text) => made.extend("check", ("body", text.into()), from(line)),
                     _ => self.sheet.refuse(
                         line.number,
-                        "answers are not judged so",
+                        "a check cannot judge responses in this way",
                         "write `status`, `headers` or `body` of `check`",
                     ),
                 },
@@ -521,7 +522,7 @@ impl<'s> HaproxyAdapter<'s> {
         {
             if stick.word(2) != "src" || made.get("sticky").is_some() {
                 let instead = "see `sticky` of [upstream.NAME]";
-                return self.sheet.refuse(stick.number, "sessions are not recognized so", instead);
+                return self.sheet.refuse(stick.number, "sessions cannot be recognized in this way", instead);
             }
             let mut origins = from(stick);
             let table = self.one(place, &["stick-table"]);
@@ -632,7 +633,7 @@ impl<'s> HaproxyAdapter<'s> {
         if upstream.is_none() && names.is_empty() {
             self.sheet.refuse(
                 section.head.number,
-                "it leads nowhere",
+                "it has no server",
                 "name an upstream as `tcp` of [[listen]]",
             );
         } else {
@@ -663,8 +664,8 @@ const UNKNOWN: [(&str, &str); 8] = [
     ("track", "each server is checked separately"),
     ("source", "the kernel chooses the address"),
     ("redir", "requests are not redirected to servers"),
-    ("check-ssl", "a check goes the way that requests do"),
-    ("check-send-proxy", "a check goes the way that requests do"),
+    ("check-ssl", "a check reaches servers in the same way as requests"),
+    ("check-send-proxy", "a check reaches servers in the same way as requests"),
 ];
 
 /// Whether a server has a word, or inherits it from `default-server` and does not negate it.

@@ -186,7 +186,7 @@ impl<'s> HaproxyAdapter<'s> {
             }
         }
         if line.has("ciphers") || line.has("ciphersuites") {
-            let why = "only the cipher suites that are safe today are offered, in an order of their own";
+            let why = "only secure cipher suites are offered, in Vanward's order";
             self.sheet.differs(line.number, why, "`ciphers` of [listen.tls] takes their IANA names");
         }
     }

@@ -154,13 +154,13 @@ impl<'s> HaproxyAdapter<'s> {
             for (origins, why) in [
                 (
                     found.unsaid,
-                    "a request that meets this and another expression gets what the first of them says",
+                    "a request that matches this and another expression gets the result of the first one",
                 ),
-                (found.dropped, "there are more conditions than routes are made of"),
+                (found.dropped, "it has more conditions than can become routes"),
             ] {
                 for origin in origins {
                     if let StatementOrigin::Directive(number) = origin {
-                        self.sheet.differs(number, why, "write a [[route]] for what meets both");
+                        self.sheet.differs(number, why, "write a [[route]] for requests that match both");
                     }
                 }
             }
@@ -258,7 +258,7 @@ impl<'s> HaproxyAdapter<'s> {
                         let instead = "write a [[route]] for each backend, with `headers`, `host` or `query`";
                         self.sheet.refuse(
                             rule.line.number,
-                            "no backend has this name, or it is made of a variable",
+                            "no backend has this name, or it contains a variable",
                             instead,
                         );
                         continue;

@@ -35,7 +35,7 @@ impl<'s> HaproxyAdapter<'s> {
                     self.sheet.top.set("admin", line.word(2), from);
                 }
                 let why = "`vanward status`, `drain`, `weigh` and others talk to it, not socat";
-                self.sheet.differs(line.number, why, "name a path of its own if HAProxy still runs");
+                self.sheet.differs(line.number, why, "use another path if HAProxy still runs");
             }
             "log" => self.log(line),
             _ => {}
@@ -95,7 +95,7 @@ impl<'s> HaproxyAdapter<'s> {
     fn log(&mut self, line: &'s HaproxyLine) {
         let target = line.word(1);
         if target == "global" {
-            return self.sheet.needless(line.number, "[log] holds for all routes");
+            return self.sheet.needless(line.number, "[log] applies to all routes");
         }
         let facility = line
             .words

@@ -93,7 +93,7 @@ pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<HaproxySection>, Sourc
         let indent = line.len() - line.trim_start().len();
         let place = at + indent..at + line.trim_end().len();
         if !begins && sections.is_empty() {
-            let what = format!("{first:?} stands in no section");
+            let what = format!("{first:?} is outside of all sections");
             let expected = "a line such as `frontend NAME` before it";
             return Err(Box::new(places.mistake(&place, what).expecting(expected)));
         }
@@ -196,7 +196,7 @@ mod tests {
         let said = |text: &str| read(text, "h.cfg").expect_err(text).to_string();
         assert!(
             said("bind *:80")
-                .starts_with("h.cfg:1:1: \"bind\" stands in no section; expected a line such as")
+                .starts_with("h.cfg:1:1: \"bind\" is outside of all sections; expected a line such as")
         );
         assert!(said("global\n log \"a").starts_with("h.cfg:2:6: this text has no closing quote"));
     }

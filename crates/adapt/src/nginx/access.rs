@@ -114,13 +114,13 @@ impl<'s> NginxAdapter<'s> {
                 self.note(
                     broad,
                     RemarkKind::NeedsNothing,
-                    "clients are allowed where no list says otherwise",
+                    "clients are allowed unless a list denies them",
                     "",
                 );
             }
         }
         if rules.iter().any(|rule| rule.name == "deny") && rules.iter().any(|rule| rule.name == "allow") {
-            let why = "of networks that contain each other the longer prefix decides, in any order";
+            let why = "if networks overlap, the longest prefix decides, in any order";
             self.note(broad, RemarkKind::Differs, why, "");
         }
     }
@@ -177,7 +177,7 @@ impl<'s> NginxAdapter<'s> {
             };
             let rate = zone.words.iter().find_map(|word| word.strip_prefix("rate=")).and_then(rate);
             let (Some(key), Some(rate)) = (key(zone.word(0)), rate) else {
-                let why = "requests are not counted by this, or the rate is not understood";
+                let why = "requests cannot be counted by this key, or the rate is not understood";
                 self.note(
                     zone,
                     RemarkKind::Refused,
@@ -258,7 +258,7 @@ impl<'s> NginxAdapter<'s> {
                 continue;
             }
             if named.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-                let why = "a field is added once by a route";
+                let why = "a route can add a field only once";
                 self.note(add, RemarkKind::Refused, why, "write both values into one, with a comma between");
                 continue;
             }

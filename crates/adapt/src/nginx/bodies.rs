@@ -20,7 +20,7 @@ impl<'s> NginxAdapter<'s> {
             scope.own().iter().filter(|directive| directive.name == "proxy_cache_path").enumerate()
         {
             if index > 0 {
-                let why = "there is one store for all routes, and another directive came first";
+                let why = "all routes share one store, and an earlier directive has set it";
                 self.note(path, RemarkKind::Differs, why, "make `size` of [cache] large enough for all");
                 continue;
             }
@@ -31,13 +31,15 @@ impl<'s> NginxAdapter<'s> {
             cache.set(
                 "memory",
                 "128MiB",
-                vec![StatementOrigin::Default("nginx has none: what is asked for most is kept in memory")],
+                vec![StatementOrigin::Default(
+                    "nginx has no cache in memory: the most requested responses are kept there",
+                )],
             );
             let disk =
                 [("path".to_owned(), path.word(0).into()), ("size".to_owned(), written::size(size).into())];
             cache.set("disk", DraftValue::Table(disk.into()), from(path));
             self.sheet.tables.push(cache);
-            let why = "the folder is written in another form: nothing of what nginx stored is used";
+            let why = "the folder has another format: responses that nginx stored are not used";
             self.note(path, RemarkKind::Differs, why, "empty it, or name another one");
         }
     }

@@ -82,7 +82,7 @@ impl<'s> NginxAdapter<'s> {
             self.note(
                 rewrite,
                 RemarkKind::Refused,
-                "a path is rewritten where its route is",
+                "a path is rewritten in its route",
                 "write a [[route]] with `redirect`",
             );
             return None;
@@ -105,8 +105,13 @@ impl<'s> NginxAdapter<'s> {
                 self.redirect(answer, url, status, entry);
             }
             (Some(444), _) => {
-                let why = "a connection is not closed without an answer, but gets 403";
-                self.note(answer, RemarkKind::Differs, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+                let why = "a connection is not closed without a response: the client gets 403";
+                self.note(
+                    answer,
+                    RemarkKind::Differs,
+                    why,
+                    "a fault can do that: `inject = \"reset\"` of [[fault]]",
+                );
                 self.respond(answer, 403, None, scope, entry);
             }
             (Some(status @ 200..=599), text) => self.respond(answer, status, text, scope, entry),
@@ -135,7 +140,7 @@ impl<'s> NginxAdapter<'s> {
                 self.note(
                     answer,
                     RemarkKind::Refused,
-                    "the body of a fixed answer has no variables",
+                    "the body of a fixed response has no variables",
                     instead,
                 );
             }
@@ -173,8 +178,8 @@ impl<'s> NginxAdapter<'s> {
             self.note(
                 directive,
                 RemarkKind::Refused,
-                "the target is no URL and no path",
-                "write a whole URL",
+                "the target is neither a URL nor a path",
+                "write a complete URL",
             );
             return not_taken(directive, entry);
         }

@@ -123,7 +123,7 @@ impl<'s> NginxAdapter<'s> {
         self.note(
             listen,
             RemarkKind::Refused,
-            "it has no address but a name",
+            "it has a name instead of an address",
             "write the address of the machine",
         );
         None
@@ -144,10 +144,10 @@ impl<'s> NginxAdapter<'s> {
                 "reuseport" | "deferred" | "bind" | "ipv6only=on" | "spdy" => {}
                 "ipv6only=off" => {
                     let instead = "write address = \"*:PORT\" for both, and leave the listener of IPv4 out";
-                    self.note(listen, RemarkKind::Differs, "[::] is IPv6 alone", instead);
+                    self.note(listen, RemarkKind::Differs, "[::] is only IPv6", instead);
                 }
                 other => {
-                    let why = format!("{other} is an option of the socket that there is none for");
+                    let why = format!("the socket option {other} has no equivalent");
                     self.note(listen, RemarkKind::Differs, &why, "");
                 }
             }
@@ -172,7 +172,7 @@ impl<'s> NginxAdapter<'s> {
         for (index, cert) in certs.iter().enumerate() {
             let Some(key) = keys.get(index) else { continue };
             if cert.word(0).contains('$') || cert.word(0).starts_with("data:") || key.word(0).contains(':') {
-                let why = "certificates are files, and the name of the client chooses among them";
+                let why = "certificates are files, selected by the client's server name (SNI)";
                 self.note(
                     cert,
                     RemarkKind::Refused,
@@ -220,7 +220,7 @@ impl<'s> NginxAdapter<'s> {
                 self.door_option(door, directive, (pair.0, pair.1.into()));
             }
             "ssl_ciphers" => {
-                let why = "only the cipher suites that are safe today are offered, in an order of their own";
+                let why = "only secure cipher suites are offered, in Vanward's order";
                 self.note(
                     directive,
                     RemarkKind::Differs,
@@ -248,8 +248,8 @@ impl<'s> NginxAdapter<'s> {
                 self.door_option(door, directive, ("client_certificates", DraftValue::Table(table.into())));
                 self.doors[door].options.cite("tls", StatementOrigin::Directive(ca.number));
                 if self.doors[door].servers.len() > 1 {
-                    let why = "it holds for all servers of this address";
-                    let instead = "say it by name: `client_certificates_by_name` of [listen.tls]";
+                    let why = "it applies to all servers of this address";
+                    let instead = "set it by name in `client_certificates_by_name` of [listen.tls]";
                     self.note(directive, RemarkKind::Differs, why, instead);
                 }
             }
@@ -269,7 +269,7 @@ impl<'s> NginxAdapter<'s> {
             && let Some((_, known)) = pairs.iter().find(|(name, _)| name == key)
         {
             if *known != value {
-                let why = "TLS is set up once for an address, and another server came first";
+                let why = "TLS is set up once for an address, and an earlier server has done so";
                 return self.note(directive, RemarkKind::Refused, why, "choose what suits all its servers");
             }
             return options.cite("tls", StatementOrigin::Directive(directive.number));

@@ -298,8 +298,8 @@ impl<'s> NginxAdapter<'s> {
             }
             "$request_method" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase()) => {
                 entry.methods = Some((DraftValue::List(vec![value.into()]), from(block)));
-                let why = "locations with their own paths come before it";
-                self.note(block, RemarkKind::Differs, why, "say `methods` in their routes too");
+                let why = "locations with their own paths take precedence over it";
+                self.note(block, RemarkKind::Differs, why, "write `methods` in their routes too");
             }
             _ => return None,
         }
@@ -313,7 +313,7 @@ impl<'s> NginxAdapter<'s> {
             || ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.word(1).starts_with(begin));
         if !is_answer {
             let instead = "write `rewrite` in the [[route]] that asks the server";
-            self.note(rewrite, RemarkKind::Refused, "a path is rewritten where its route is", instead);
+            self.note(rewrite, RemarkKind::Refused, "a path is rewritten in its route", instead);
             return None;
         }
         let pattern = match values::expression(rewrite.word(0), false) {

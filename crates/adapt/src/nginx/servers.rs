@@ -79,7 +79,7 @@ impl<'s> NginxAdapter<'s> {
             let named = if has_rivals { site.doors.clone() } else { others.clone() };
             groups.push((true, named));
         } else if defaults.is_empty() {
-            let why = "no request comes to a server without a name that is not the default of its address";
+            let why = "no request reaches a server without a name, unless it is the default of its address";
             self.note(site.block, RemarkKind::Refused, why, "give it a `server_name`, or leave it out");
         }
         groups.push((false, defaults));
@@ -129,7 +129,7 @@ impl<'s> NginxAdapter<'s> {
                 StatementOrigin::Directive(number) => Some(*number),
                 StatementOrigin::Default(_) => None,
             });
-            let why = "another route has the same host and path, and came first";
+            let why = "an earlier route has the same host and path";
             return self.sheet.note(
                 number.unwrap_or(site.block.number),
                 RemarkKind::Refused,
@@ -151,7 +151,7 @@ impl<'s> NginxAdapter<'s> {
             if self.taken.insert(place(host)) {
                 free.push(host.clone());
             } else {
-                let why = format!("another server came first for {host}");
+                let why = format!("an earlier server has the host {host}");
                 self.note(site.block, RemarkKind::Refused, &why, "leave one of them out");
             }
         }

@@ -17,7 +17,7 @@ impl<'s> NginxAdapter<'s> {
                 self.note(
                     server,
                     RemarkKind::Refused,
-                    "it leads nowhere",
+                    "it has no server",
                     "name an upstream as `tcp` of [[listen]]",
                 );
                 continue;
@@ -79,7 +79,7 @@ impl<'s> NginxAdapter<'s> {
     fn door_for_bytes(&mut self, listen: &'s Directive, name: &str, pass: &'s Directive) {
         if listen.words.iter().any(|word| word == "udp") {
             let instead = "leave these listeners to nginx";
-            return self.note(listen, RemarkKind::Refused, "datagrams are not passed on", instead);
+            return self.note(listen, RemarkKind::Refused, "datagrams are not forwarded", instead);
         }
         if listen.words.iter().any(|word| word == "ssl") {
             let why = "TLS of streams is not taken over";

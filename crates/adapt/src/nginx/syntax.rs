@@ -149,7 +149,7 @@ impl NginxReader<'_> {
         include: Include<'_>,
     ) -> Result<Vec<Directive>, Box<Mistake>> {
         if depth >= INCLUDES_DEEP_MAX {
-            return Err(self.wrong(start, "files include each other more than 16 deep", "no circle"));
+            return Err(self.wrong(start, "files include each other more than 16 deep", "no cycle"));
         }
         let files = match include(directive.word(0)) {
             Ok(files) => files,
@@ -213,7 +213,7 @@ impl NginxReader<'_> {
                 {
                     return Err(self.wrong(
                         self.at,
-                        "a quoted text goes on behind its quote",
+                        "there is text after the closing quote",
                         "a space, ; or {",
                     ));
                 }

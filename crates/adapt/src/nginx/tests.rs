@@ -152,7 +152,7 @@ fn a_time_for_connecting_is_that_of_all_or_of_an_upstream() {
     assert_eq!(adapted.toml.matches("[upstream.").count(), 2, "{}", adapted.toml);
     let said: Vec<&str> = adapted.remarks.iter().map(|remark| remark.why.as_str()).collect();
     assert_eq!(
-        said.iter().filter(|why| why.starts_with("its servers are an upstream of their own")).count(),
+        said.iter().filter(|why| why.starts_with("its servers are a separate upstream")).count(),
         1,
         "{said:?}"
     );
@@ -233,7 +233,7 @@ fn wrong_syntax_is_told_with_its_place() {
         ("}", "n.conf:1:1: a } without its {; expected a directive"),
         (";", "n.conf:1:1: a directive has no name; expected a name such as listen"),
         ("a \"b", "n.conf:1:3: this text has no closing quote; expected a \" at its end"),
-        ("a \"b\"c;", "n.conf:1:6: a quoted text goes on behind its quote; expected a space, ; or {"),
+        ("a \"b\"c;", "n.conf:1:6: there is text after the closing quote; expected a space, ; or {"),
     ] {
         let mistake = adapt(text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect_err(text);
         assert_eq!(mistake.to_string(), said);

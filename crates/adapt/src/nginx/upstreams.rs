@@ -117,8 +117,8 @@ impl<'s> NginxAdapter<'s> {
                     }
                     self.sheet.upstreams.push(made);
                     if group.is_some() && name != base {
-                        let why = "its servers are an upstream of their own here, since locations reach them with other options: \
-                                   connections and failures are counted for each";
+                        let why = "its servers are a separate upstream here, since locations reach them with \
+                                   other options: connections and failures are counted for each";
                         self.note(pass, RemarkKind::Differs, why, "");
                     }
                     return Some(name);
@@ -181,7 +181,12 @@ impl<'s> NginxAdapter<'s> {
         };
         let Some(key) = key else {
             let instead = "`hash_key` takes client, header, cookie, query, path, host or basic-user";
-            return self.note(directive, RemarkKind::Refused, "servers are not chosen by this", instead);
+            return self.note(
+                directive,
+                RemarkKind::Refused,
+                "servers cannot be chosen by this key",
+                instead,
+            );
         };
         made.set("balance", "consistent-hash", from(directive));
         made.set("hash_key", key, from(directive));
@@ -295,7 +300,7 @@ impl<'s> NginxAdapter<'s> {
             return self.note(
                 pass,
                 RemarkKind::Refused,
-                "a path with a query cannot be put in",
+                "a path with a query cannot be inserted",
                 "leave the query out",
             );
         }
@@ -335,16 +340,16 @@ impl<'s> NginxAdapter<'s> {
                     self.note(
                         set,
                         RemarkKind::NeedsNothing,
-                        "servers get X-Forwarded-For and Forwarded always",
+                        "servers always get X-Forwarded-For and Forwarded",
                         "",
                     );
                 }
                 "upgrade" | "connection" => {
-                    let why = "upgrades are passed on, and connections to servers are kept";
+                    let why = "upgrades are forwarded, and connections to servers are kept open";
                     self.note(set, RemarkKind::NeedsNothing, why, "");
                 }
                 name if BY_ITSELF.contains(&name) && text.starts_with('$') => {
-                    self.note(set, RemarkKind::NeedsNothing, "servers get this field always", "");
+                    self.note(set, RemarkKind::NeedsNothing, "servers always get this field", "");
                 }
                 "accept-encoding" if text.is_empty() => {
                     self.header("request_headers", "set", set.word(0), String::new(), set, entry);
@@ -421,7 +426,7 @@ impl<'s> NginxAdapter<'s> {
             };
             let waits = written::duration(time.min(86_400_000));
             if time > 86_400_000 {
-                self.note(directive, RemarkKind::Differs, "a wait has at most a day", "");
+                self.note(directive, RemarkKind::Differs, "the longest wait is one day", "");
             }
             for key in keys {
                 entry.options.extend("timeouts", (key, waits.as_str().into()), from(directive));
@@ -525,7 +530,7 @@ impl<'s> NginxAdapter<'s> {
                 self.note(
                     verify,
                     RemarkKind::NeedsNothing,
-                    "certificates of servers are verified always",
+                    "certificates of servers are always verified",
                     "",
                 );
             }
@@ -549,7 +554,7 @@ impl<'s> NginxAdapter<'s> {
                 self.note(
                     directive,
                     RemarkKind::NeedsNothing,
-                    "the name is sent, and versions and ciphers are those of today",
+                    "the name is sent, and versions and ciphers have secure defaults",
                     "",
                 );
             }
@@ -585,7 +590,7 @@ impl<'s> NginxAdapter<'s> {
         let mut origins = from(question);
         origins.extend(from(pass));
         entry.options.set("forward_auth", DraftValue::Table(pairs), origins);
-        let why = "any answer but 2xx is passed on to the client as it is";
+        let why = "any response other than 2xx is forwarded to the client";
         self.note(question, RemarkKind::Differs, why, "");
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn condition(directive: &Directive, ignores_case: bool) -> Option<Exp
             "-contain" => how = How::Contains,
             "-icase" => ignores_case = true,
             "-case" => ignores_case = false,
-            other => return Some(Expression::Unsaid(format!("{other} is not looked at"))),
+            other => return Some(Expression::Unsaid(format!("{other} is not examined"))),
         }
     }
     let text = words.last().map_or("", String::as_str);
@@ -108,7 +108,7 @@ fn host(text: &str, how: How, number: usize) -> Expression {
 
 /// Parses a condition on a header line: `Host: .*example\.com.*`.
 fn line(text: &str, how: How, number: usize) -> Expression {
-    let unsaid = || Expression::Unsaid("it is no expression of the form NAME: VALUE".to_owned());
+    let unsaid = || Expression::Unsaid("it is not an expression of the form NAME: VALUE".to_owned());
     let Some((name, value)) = text.trim_start_matches('^').split_once(':').filter(|_| how == How::Regex)
     else {
         return unsaid();

@@ -6,7 +6,7 @@ use crate::rules;
 use crate::source::Directive;
 
 /// Pound forwards only GET, HEAD and POST unless `xHTTP` permits more methods.
-const METHODS: &str = "all methods are passed on but CONNECT and TRACE";
+const METHODS: &str = "all methods are forwarded except CONNECT and TRACE";
 const METHODS_INSTEAD: &str = "`methods` of [[route]] permits some";
 
 impl PoundAdapter<'_> {

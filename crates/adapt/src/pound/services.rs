@@ -31,8 +31,9 @@ impl PoundAdapter<'_> {
         let found = rules::routes(&tests, &mut |holds| self.judge(&services, fields, holds));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
             if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that meets this and another expression gets what the first of them says";
-                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+                let why = "a request that matches this and another expression gets the result of the first \
+                           one";
+                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
             }
         }
         found.tables
@@ -102,7 +103,7 @@ impl PoundAdapter<'_> {
         let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         let Some(host) = host.filter(|host| !host.is_empty() && !url.contains(['$', '%'])) else {
             let instead = "write `redirect` of the [[route]]; $host and $path stand for those of the request";
-            self.sheet.refuse(redirect.number, "its URL has marks that are written in another way", instead);
+            self.sheet.refuse(redirect.number, "its URL has placeholders with another syntax", instead);
             return made.options.set("respond", rules::answer(503, None), from(redirect));
         };
         if ![301, 302, 303, 307, 308].contains(&status) {
@@ -224,7 +225,7 @@ impl PoundAdapter<'_> {
         let time: DraftValue = crate::values::duration(seconds * 1000).into();
         if upstream.inner("pool", "connect_timeout").is_some_and(|known| *known != time) {
             let why =
-                "`connect_timeout` is one for all servers of an upstream, and another server came first";
+                "all servers of an upstream share one `connect_timeout`, and an earlier server has set it";
             return self.sheet.refuse(directive.number, why, "choose the time that suits all of them");
         }
         upstream.extend("pool", ("connect_timeout", time), from(directive));
@@ -242,7 +243,7 @@ impl PoundAdapter<'_> {
             "URL" if !id.is_empty() => format!("query:{id}"),
             _ => {
                 let instead = "see `by` of [upstream.NAME.sticky]";
-                return self.sheet.refuse(session.number, "its sessions are not known here", instead);
+                return self.sheet.refuse(session.number, "this kind of session is not supported", instead);
             }
         };
         let mut origins = from(session);

@@ -97,7 +97,7 @@ impl PoundReader<'_> {
             }
             let Some(included) = included else { continue };
             if depth >= INCLUDES_DEEP_MAX {
-                return Err(wrong("files include each other more than 16 deep", "no circle"));
+                return Err(wrong("files include each other more than 16 deep", "no cycle"));
             }
             match (self.include)(&included) {
                 Ok(files) => {

@@ -60,8 +60,9 @@ impl<'s> SquidAdapter<'s> {
         let found = rules::routes(&tests, &mut |holds| self.judge(&rules, holds, has_tls));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
             if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that meets this and another expression gets what the first of them says";
-                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+                let why = "a request that matches this and another expression gets the result of the first \
+                           one";
+                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
             }
         }
         self.sheet.routes = found.tables;
@@ -98,7 +99,7 @@ impl<'s> SquidAdapter<'s> {
                     Ok(pattern) if !text.starts_with('^') => {
                         Expression::Any(vec![rules::Atom::Path(rules::PathIs::Pattern(pattern))], line.number)
                     }
-                    _ => Expression::Unsaid("its expression is over the whole URL".to_owned()),
+                    _ => Expression::Unsaid("its expression matches the whole URL".to_owned()),
                 }),
             };
             Refresh { condition, line }

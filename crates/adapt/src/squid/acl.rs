@@ -28,7 +28,7 @@ pub(super) fn all(lines: &[SquidLine]) -> BTreeMap<String, Expression> {
 
 fn one(line: &SquidLine) -> Expression {
     let kind = line.word(2);
-    let unsaid = || Expression::Unsaid(format!("no route goes by an ACL of the kind {kind}"));
+    let unsaid = || Expression::Unsaid(format!("routes cannot match on an ACL of the kind {kind}"));
     let all: Vec<&str> = line.words.iter().skip(3).map(String::as_str).collect();
     let ignores_case = all.contains(&"-i");
     let values: Vec<&str> =

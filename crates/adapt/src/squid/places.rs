@@ -11,8 +11,8 @@ impl<'s> SquidAdapter<'s> {
         for line in lines.iter().filter(|line| matches!(line.word(0), "http_port" | "https_port")) {
             let from = vec![StatementOrigin::Directive(line.number)];
             if !line.has("accel") && !line.has("vhost") && line.option("defaultsite").is_none() {
-                let instead = "leave it to Squid: Vanward answers for servers";
-                self.sheet.refuse(line.number, "it is for clients that ask a proxy for other sites", instead);
+                let instead = "leave it to Squid: Vanward is a reverse proxy";
+                self.sheet.refuse(line.number, "it is for a forward proxy", instead);
                 continue;
             }
             let word = line.word(1);

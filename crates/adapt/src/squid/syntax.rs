@@ -99,7 +99,7 @@ fn read_file(
             continue;
         }
         if depth >= INCLUDES_DEEP_MAX {
-            return Err(wrong("files include each other more than 16 deep", "no circle"));
+            return Err(wrong("files include each other more than 16 deep", "no cycle"));
         }
         match include(&pattern) {
             Ok(files) => {

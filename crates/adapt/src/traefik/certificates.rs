@@ -20,7 +20,7 @@ pub(super) fn write_certificates<'s>(
             adapter.names(&tls, table);
             adapter.resolver(name, place);
             for pair in &files {
-                let why = "a listener has certificates of its own or automatic ones";
+                let why = "a listener has either certificate files or automatic certificates";
                 let instead = "leave `certResolver` out, or name the files in [listen.tls]";
                 adapter.refuse_all(pair, why, instead);
             }
@@ -40,8 +40,8 @@ pub(super) fn write_certificates<'s>(
                     continue;
                 };
                 if cert.contains("BEGIN") || key.contains("BEGIN") {
-                    let why = "certificates stand in files";
-                    adapter.refuse_all(pair, why, "write them into files of their own");
+                    let why = "certificates are in files";
+                    adapter.refuse_all(pair, why, "write them into separate files");
                     continue;
                 }
                 let value =
@@ -168,7 +168,7 @@ impl<'s> TraefikAdapter<'s> {
                 }
                 "eab" => {
                     let instead = "write `external_account = { id = \"…\", key_file = \"FILE\" }` in [acme]";
-                    self.refuse_all(option, "its key stands in a file", instead);
+                    self.refuse_all(option, "its key is in a file", instead);
                 }
                 "certificatesduration" => {
                     self.sheet.needless(option.number, "the authority says when to renew");
@@ -205,7 +205,8 @@ impl<'s> TraefikAdapter<'s> {
             };
             match (chosen, place) {
                 (Some(first), Some(place)) if first.number != found.number => {
-                    let instead = "give its routers an entry point of their own, or write `client_certificates_by_name`";
+                    let instead = "give its routers a separate entry point, or write \
+                                   `client_certificates_by_name`";
                     self.sheet.refuse(place.number, "a listener has the same options for all names", instead);
                 }
                 (Some(_), None) => {}
@@ -238,11 +239,11 @@ impl<'s> TraefikAdapter<'s> {
             }
             "clientauth" => self.client_auth(option, table),
             "ciphersuites" => {
-                let why = "the safe ones are offered, in an order of their own";
+                let why = "only secure ones are offered, in Vanward's order";
                 self.sheet.differs(option.number, why, "`ciphers` of [listen.tls] names some");
             }
             "curvepreferences" => {
-                let why = "the safe ones are offered";
+                let why = "only secure ones are offered";
                 self.sheet.differs(option.number, why, "`groups` of [listen.tls] names some");
             }
             "alpnprotocols" if !option.words.iter().any(|word| word == "h2") => {
@@ -250,7 +251,7 @@ impl<'s> TraefikAdapter<'s> {
             }
             _ => {
                 for number in numbers(option) {
-                    self.sheet.needless(number, "it is so without it");
+                    self.sheet.needless(number, "that is the default");
                 }
             }
         }
@@ -261,7 +262,7 @@ impl<'s> TraefikAdapter<'s> {
         let mode = match kind {
             "RequireAndVerifyClientCert" => "required",
             "VerifyClientCertIfGiven" => "optional",
-            "" | "NoClientCert" => return self.needless_all(option, "no certificate is asked for"),
+            "" | "NoClientCert" => return self.needless_all(option, "no certificate is requested"),
             _ => {
                 let instead = "write `client_certificates = { mode = \"required\", ca = \"FILE\" }`";
                 return self.refuse_all(

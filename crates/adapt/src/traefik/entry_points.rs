@@ -133,7 +133,7 @@ impl<'s> TraefikAdapter<'s> {
         let (word, protocol) = word.split_once('/').unwrap_or((word, "tcp"));
         if protocol.eq_ignore_ascii_case("udp") {
             let instead = "keep Traefik for it, or pass datagrams on with the kernel (nftables)";
-            self.refuse_all(directive, "datagrams are not passed on", instead);
+            self.refuse_all(directive, "datagrams are not forwarded", instead);
             return None;
         }
         let (host, port) = word.rsplit_once(':')?;
@@ -246,7 +246,7 @@ impl<'s> TraefikAdapter<'s> {
                 }
             }
             "http2" => {
-                let why = "streams of a connection have a limit of their own";
+                let why = "streams of a connection have a separate limit";
                 self.needless_all(option, why);
             }
             "proxyprotocol" => self.trusted(option, |adapter, networks, number| {
@@ -262,11 +262,11 @@ impl<'s> TraefikAdapter<'s> {
                         vec![StatementOrigin::Directive(number)],
                     );
                 }
-                let why = "who is trusted is so at all listeners, and for PROXY headers and Forwarded too";
+                let why = "trusted proxies are trusted at all listeners, for PROXY headers and Forwarded";
                 adapter.sheet.differs(number, why, "");
             }),
             "transport" => self.transport(option),
-            "udp" => self.refuse_all(option, "datagrams are not passed on", "leave it out"),
+            "udp" => self.refuse_all(option, "datagrams are not forwarded", "leave it out"),
             _ => {}
         }
     }
@@ -295,7 +295,7 @@ impl<'s> TraefikAdapter<'s> {
             },
             "middlewares" => self.sheet.needless(option.number, "they are written in each route"),
             "encodedcharacters" | "sanitizepath" | "encodequerysemicolons" => {
-                let why = "a path that servers may read in two ways is refused with 400, and passed on as it is else";
+                let why = "an ambiguous path is rejected with 400, any other path is forwarded unchanged";
                 for number in numbers(option) {
                     self.sheet.differs(number, why, "");
                 }
@@ -320,12 +320,12 @@ impl<'s> TraefikAdapter<'s> {
                 }
                 ("readtimeout", Some(time)) => {
                     self.sheet.once("[timeouts]", "client_header", limited(time, 1), option.number);
-                    let why = "it is for the head; the body has `client_body`, from byte to byte";
+                    let why = "it applies to the header section; `client_body` limits each pause in the body";
                     self.sheet.differs(option.number, why, "");
                 }
                 ("writetimeout", Some(time)) => {
                     self.sheet.once("[timeouts]", "client_write", limited(time, 1), option.number);
-                    let why = "it counts while the client takes nothing, not for the whole response";
+                    let why = "it counts while the client accepts no data, not for the whole response";
                     self.sheet.differs(option.number, why, "");
                 }
                 ("idletimeout", Some(time)) => {
@@ -342,7 +342,7 @@ impl<'s> TraefikAdapter<'s> {
                     Ok(count @ 1..) => {
                         self.sheet.once("[limits]", "requests_per_connection", count, option.number);
                     }
-                    _ => self.sheet.needless(option.number, "there is no such limit without it"),
+                    _ => self.sheet.needless(option.number, "there is no such limit by default"),
                 },
                 ("keepalivemaxtime", _) => {
                     let instead = "`requests_per_connection` of [limits] counts requests";

@@ -135,7 +135,7 @@ impl<'s> TraefikAdapter<'s> {
                 "write the users of this line into {}, one a line",
                 file.map_or(own.as_str(), |(file, _)| file)
             );
-            self.sheet.differs(users.number, "users stand in a file", &instead);
+            self.sheet.differs(users.number, "users are listed in a file", &instead);
         }
         origins.extend(file.map(|(_, place)| StatementOrigin::Directive(place.number)));
         let realm = text(kind, "realm");
@@ -149,7 +149,7 @@ impl<'s> TraefikAdapter<'s> {
             if is_on(kind, "removeHeader") {
                 made.outcome.options.listed("request_headers", "remove", "Authorization", from(remove));
             } else {
-                self.sheet.needless(remove.number, "it is so without it");
+                self.sheet.needless(remove.number, "that is the default");
             }
         }
         if let Some((field, place)) = text(kind, "headerField") {
@@ -167,7 +167,7 @@ impl<'s> TraefikAdapter<'s> {
             None => (url, "/"),
         };
         let Some(name) = self.server_alone(base, place, find(kind, "tls")) else {
-            let instead = "write `forward_auth` with an upstream of its own";
+            let instead = "write `forward_auth` with a separate upstream";
             self.refuse_all(kind, "its address is no URL of a server", instead);
             return made.refuse(from(place));
         };
@@ -205,7 +205,7 @@ impl<'s> TraefikAdapter<'s> {
                 | "maxresponsebodysize"
                 | "preserverequestmethod"
                 | "preservelocationheader" => {
-                    let why = "it is asked with GET, and its answer is passed on as it is";
+                    let why = "it gets GET requests, and its response is forwarded unchanged";
                     self.sheet.differs(option.number, why, "");
                     continue;
                 }
@@ -215,7 +215,7 @@ impl<'s> TraefikAdapter<'s> {
                 }
                 _ => {
                     let instead = "see `forward_auth` in docs/configuration.md";
-                    self.refuse_all(option, "it gets the head of a request alone", instead);
+                    self.refuse_all(option, "it gets only the header section of a request", instead);
                     continue;
                 }
             }
@@ -228,7 +228,7 @@ impl<'s> TraefikAdapter<'s> {
         let range = find(kind, "sourceRange");
         let Some(range) = range.filter(|range| range.words.iter().all(|network| values::is_network(network)))
         else {
-            self.refuse_all(kind, "it has something else than networks", "write `allow = [\"10.0.0.0/8\"]`");
+            self.refuse_all(kind, "it has values other than networks", "write `allow = [\"10.0.0.0/8\"]`");
             return made.refuse(from(kind));
         };
         made.outcome.options.set("allow", range.words.clone(), from(range));
@@ -244,7 +244,7 @@ impl<'s> TraefikAdapter<'s> {
     fn ip_strategy(&mut self, block: &'s Directive) {
         let Some(strategy) = find(block, "ipStrategy") else { return };
         for number in numbers(strategy) {
-            let why = "who the client is follows from `trusted_proxies`, at all places alike";
+            let why = "`trusted_proxies` decides the client's address everywhere";
             self.sheet.differs(number, why, "name the proxies in front of this one there");
         }
     }
@@ -277,7 +277,7 @@ impl<'s> TraefikAdapter<'s> {
         }
         if let Some(redis) = find(kind, "redis") {
             let instead = "write [redis], and `shared` in the `rate_limit`: docs/fleet.md";
-            self.refuse_all(redis, "Redis is named once, for all limits", instead);
+            self.refuse_all(redis, "Redis is configured once, for all limits", instead);
         }
         let mut origins = Vec::new();
         for option in kind.inner().iter().filter(|option| !option.name.eq_ignore_ascii_case("redis")) {

@@ -10,12 +10,12 @@ pub(super) fn known(name: &str, text: &str) -> Said {
     let lower = text.to_ascii_lowercase();
     let is_in = |start: &str| lower.starts_with(start);
     match name.to_ascii_lowercase().as_str() {
-        _ if is_in("global") => needless("nothing is sent to anybody"),
+        _ if is_in("global") => needless("no usage data is sent"),
         "reuseport" | "asdefault" | "allowacmebypass" if is_in("entrypoints") => {
-            needless("it is so without it")
+            needless("that is the default")
         }
         _ if is_in("entrypoints") && lower.contains(".observability.") => {
-            needless("metrics and traces are of all listeners; `access_log = false` of a route leaves it out")
+            needless("metrics and traces cover all listeners; `access_log = false` of a route leaves it out")
         }
         _ if is_in("entrypoints") => needless("it is part of the definition of the entry point"),
         _ if is_in("certificatesresolvers") => needless("no router names it"),
@@ -35,7 +35,7 @@ pub(super) fn known(name: &str, text: &str) -> Said {
             "look for what they do in docs/configuration.md",
         ),
         _ => refused(
-            "`vanward adapt` does not know it, or what is around it was not taken over",
+            "`vanward adapt` does not know it, or its block was not taken over",
             "look for what it does in docs/configuration.md",
         ),
     }

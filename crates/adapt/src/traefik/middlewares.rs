@@ -171,7 +171,7 @@ impl<'s> TraefikAdapter<'s> {
             }
             "inflightreq" => {
                 let instead = "`max_requests` of servers, `rate_limit` of the route";
-                self.refuse_all(kind, "requests of a client that are under way are not counted", instead);
+                self.refuse_all(kind, "concurrent requests of a client are not counted", instead);
             }
             "circuitbreaker" => {
                 let instead = "[upstream.NAME.breaker] and `eject` go by the failures of each server: docs/balancing.md";
@@ -282,7 +282,7 @@ impl<'s> TraefikAdapter<'s> {
                     return self.redirect(format!("{before}{rest}$path"), kind, place, made);
                 }
             }
-            let why = format!("{regex} is over a whole URL, and here one is over the path alone");
+            let why = format!("{regex} matches the whole URL, but expressions here match only the path");
             let instead = "write a [[route]] with `host` and `redirect = { pattern = \"…\", to = \"…\" }`";
             self.refuse_all(kind, &why, instead);
             return made.refuse(from(place));
@@ -333,7 +333,7 @@ impl<'s> TraefikAdapter<'s> {
             text(kind, "minResponseBodyBytes").and_then(|(word, _)| word.parse().ok()).unwrap_or(1024);
         pairs.push(("min_size".to_owned(), values::size(least).into()));
         if let Some(types) = find(kind, "excludedContentTypes") {
-            let instead = "list in `types` what is";
+            let instead = "list in `types` the media types to compress";
             self.sheet.differs(
                 types.number,
                 "media types that compress well are compressed, no others",
@@ -383,7 +383,7 @@ impl<'s> TraefikAdapter<'s> {
                 ("maxrequestbodybytes" | "maxresponsebodybytes", _)
                     if bytes.is_none_or(|bytes| bytes == 0) =>
                 {
-                    self.sheet.needless(option.number, "there is no such limit without it");
+                    self.sheet.needless(option.number, "there is no such limit by default");
                 }
                 ("memrequestbodybytes", Some(bytes)) => {
                     let memory = values::size(bytes.min(16 << 20));

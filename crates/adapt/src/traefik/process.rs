@@ -17,7 +17,7 @@ impl<'s> TraefikAdapter<'s> {
                 "providers" => self.providers(directive),
                 "api" => {
                     let instead = "`dashboard = \"127.0.0.1:8081\"` at the top: docs/dashboard.md";
-                    self.refuse_all(directive, "the page of the proxy has an address of its own", instead);
+                    self.refuse_all(directive, "the page of the proxy has a separate address", instead);
                 }
                 _ => {}
             }
@@ -44,7 +44,7 @@ impl<'s> TraefikAdapter<'s> {
             match option.name.to_ascii_lowercase().as_str() {
                 "filepath" | "format" => {}
                 "bufferingsize" => {
-                    self.sheet.needless(option.number, "lines are written by a thread of their own");
+                    self.sheet.needless(option.number, "a separate thread writes the lines");
                 }
                 "filters" => {
                     let instead = "`access_log = \"1%\"` of a route logs a share, and all failures";
@@ -95,7 +95,7 @@ impl<'s> TraefikAdapter<'s> {
             if !system.name.eq_ignore_ascii_case("prometheus") {
                 let instead =
                     "`metrics = \"127.0.0.1:9090\"` at the top is for Prometheus: docs/observing.md";
-                self.refuse_all(system, "metrics are asked for, not sent", instead);
+                self.refuse_all(system, "metrics are pulled, not pushed", instead);
                 continue;
             }
             let point = self.metrics_point().and_then(|(name, place)| {
@@ -113,7 +113,7 @@ impl<'s> TraefikAdapter<'s> {
                 let number = system.number;
                 self.sheet.refuse(
                     number,
-                    "metrics have an address of their own",
+                    "metrics have a separate address",
                     "`metrics = \"127.0.0.1:9090\"` at the top",
                 );
             }
@@ -193,10 +193,12 @@ impl<'s> TraefikAdapter<'s> {
                         "`vanward run --gateway` serves the objects of the Gateway API: docs/kubernetes.md";
                     self.refuse_all(provider, "a cluster is followed in another way", instead);
                 }
-                "providersthrottleduration" => self.sheet.needless(provider.number, "changes hold at once"),
+                "providersthrottleduration" => {
+                    self.sheet.needless(provider.number, "changes take effect at once")
+                }
                 _ => {
                     let instead = "write the routes into files: `include = \"conf.d/*.toml\"`, or keep them in etcd: docs/fleet.md";
-                    self.refuse_all(provider, "routes do not come from there", instead);
+                    self.refuse_all(provider, "routes cannot come from there", instead);
                 }
             }
         }

@@ -48,7 +48,7 @@ impl<'s> TraefikAdapter<'s> {
                 self.sheet.say_if_unsaid(
                     number,
                     RemarkKind::NeedsNothing,
-                    "no request gets anything else without it",
+                    "requests get the same responses without it",
                 );
             }
         }
@@ -95,7 +95,7 @@ impl<'s> TraefikAdapter<'s> {
                     "other routers of {} have TLS, and a listener with TLS accepts no plain HTTP",
                     point.name
                 );
-                let instead = "give it an entry point of its own, or `tls: {}`";
+                let instead = "give it a separate entry point, or `tls: {}`";
                 self.sheet.refuse(router.directive.number, &why, instead);
             } else {
                 routers.push(router);
@@ -113,8 +113,9 @@ impl<'s> TraefikAdapter<'s> {
         let found = rules::routes(&tests, &mut |holds| self.judge(point, &routers, holds));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
             if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that meets this and another expression gets what the first of them says";
-                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+                let why = "a request that matches this and another expression gets the result of the first \
+                           one";
+                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
             }
         }
         // Without a route the response is 404 as well.
@@ -161,10 +162,10 @@ impl<'s> TraefikAdapter<'s> {
         for option in observability.inner() {
             match (option.name.to_ascii_lowercase().as_str(), option.word(0)) {
                 ("accesslogs", "false") => options.set("access_log", false, from(option)),
-                ("accesslogs", _) => self.sheet.needless(option.number, "it is so without it"),
+                ("accesslogs", _) => self.sheet.needless(option.number, "that is the default"),
                 _ => {
                     for number in numbers(option) {
-                        self.sheet.needless(number, "metrics and traces are of all routes");
+                        self.sheet.needless(number, "metrics and traces cover all routes");
                     }
                 }
             }

@@ -21,7 +21,7 @@ pub(super) fn read(text: &str, number: usize) -> Result<Expression, String> {
     let expression = rule.either(0)?;
     match rule.tokens.next() {
         None => Ok(expression),
-        Some(rest) => Err(format!("{rest:?} stands behind its end")),
+        Some(rest) => Err(format!("{rest:?} follows its end")),
     }
 }
 
@@ -43,7 +43,7 @@ fn tokens(text: &str) -> Result<Vec<RuleToken>, String> {
                 }
                 found.push(RuleToken::Name(name));
             }
-            other => return Err(format!("{other:?} means nothing in it")),
+            other => return Err(format!("{other:?} is not understood in it")),
         }
     }
     Ok(found)
@@ -86,7 +86,7 @@ impl TraefikRule {
 
     fn one(&mut self, depth: usize) -> Result<Expression, String> {
         if depth >= DEPTH_MAX {
-            return Err("its brackets are too deep".to_owned());
+            return Err("its brackets are nested too deeply".to_owned());
         }
         match self.tokens.next() {
             Some(RuleToken::Mark('!')) => Ok(self.one(depth + 1)?.not()),
@@ -156,18 +156,18 @@ fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, St
             let are_networks = !texts.is_empty() && texts.iter().all(|text| values::is_network(text));
             are_networks
                 .then(|| Expression::Any(vec![Atom::Clients(texts.to_vec())], number))
-                .ok_or_else(|| "ClientIP has something else than networks".to_owned())
+                .ok_or_else(|| "ClientIP has values other than networks".to_owned())
         }
         "header" | "headers" => match texts {
             [field, value] => Ok(one(Atom::Header(field.clone(), TextIs::Exact(value.clone())), number)),
-            _ => Err(format!("{name} has not a name and a value")),
+            _ => Err(format!("{name} needs a name and a value")),
         },
         "headerregexp" | "headersregexp" => match texts {
             [field, pattern] => {
                 let text = TextIs::Pattern(values::expression(pattern, false)?);
                 Ok(one(Atom::Header(field.clone(), text), number))
             }
-            _ => Err(format!("{name} has not a name and an expression")),
+            _ => Err(format!("{name} needs a name and an expression")),
         },
         "query" => match texts {
             [pair] if pair.contains('=') => {
@@ -176,16 +176,16 @@ fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, St
             }
             [key] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(String::new())), number)),
             [key, value] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(value.clone())), number)),
-            _ => Err("Query has not a name and a value".to_owned()),
+            _ => Err("Query needs a name and a value".to_owned()),
         },
         "queryregexp" => match texts {
             [key, pattern] => {
                 let text = TextIs::Pattern(values::expression(pattern, false)?);
                 Ok(one(Atom::Query(key.clone(), text), number))
             }
-            _ => Err("QueryRegexp has not a name and an expression".to_owned()),
+            _ => Err("QueryRegexp needs a name and an expression".to_owned()),
         },
-        _ => Err(format!("no route goes by {name}")),
+        _ => Err(format!("routes cannot match on {name}")),
     }
 }
 
@@ -239,7 +239,7 @@ pub(super) fn server_names(text: &str) -> Result<Vec<String>, String> {
         match (tokens.next(), tokens.next()) {
             (Some(RuleToken::Name(name)), Some(RuleToken::Mark('(')))
                 if name.eq_ignore_ascii_case("HostSNI") => {}
-            _ => return Err("a listener goes by server names alone".to_owned()),
+            _ => return Err("a listener can match on server names only".to_owned()),
         }
         while let Some(RuleToken::Text(text)) = tokens.next_if(|token| matches!(token, RuleToken::Text(_))) {
             names.push(text.to_ascii_lowercase());
@@ -248,7 +248,7 @@ pub(super) fn server_names(text: &str) -> Result<Vec<String>, String> {
         match (tokens.next(), tokens.next()) {
             (Some(RuleToken::Mark(')')), None) => return Ok(names),
             (Some(RuleToken::Mark(')')), Some(RuleToken::Or)) => {}
-            _ => return Err("a listener goes by server names alone".to_owned()),
+            _ => return Err("a listener can match on server names only".to_owned()),
         }
     }
 }
@@ -299,9 +299,9 @@ mod tests {
             ("ClientIP(`10.0.0.0/8`)", Ok("Clients(['10.0.0.0/8'])")),
             ("Host(`a b`)", Err("a b is no host")),
             ("Host(`a.b`", Err("a ) is missing before None")),
-            ("Host(`a.b`) Path(`/`)", Err("Name(\"Path\") stands behind its end")),
+            ("Host(`a.b`) Path(`/`)", Err("Name(\"Path\") follows its end")),
             ("Host(`a.b", Err("a quote does not end")),
-            ("HostSNI(`a`)", Err("no route goes by HostSNI")),
+            ("HostSNI(`a`)", Err("routes cannot match on HostSNI")),
             ("", Err("it ends too soon")),
         ];
         for (text, expected) in cases {
@@ -309,7 +309,10 @@ mod tests {
             assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
         }
         let deep = format!("{}Path(`/`)", "!".repeat(100));
-        assert_eq!(read(&deep, 0).map(|rule| shown(&rule)), Err("its brackets are too deep".to_owned()));
+        assert_eq!(
+            read(&deep, 0).map(|rule| shown(&rule)),
+            Err("its brackets are nested too deeply".to_owned())
+        );
     }
 
     #[test]

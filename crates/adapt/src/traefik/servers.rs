@@ -105,7 +105,7 @@ impl<'s> TraefikAdapter<'s> {
                 let why = "the path of the first server is put in front, for all servers";
                 self.sheet.differs(preserve.number, why, "");
             } else {
-                self.sheet.needless(preserve.number, "the path of a URL counts for nothing without it");
+                self.sheet.needless(preserve.number, "the path of a URL has no effect without it");
             }
         }
         upstream.push("servers", value, origins);
@@ -135,7 +135,7 @@ impl<'s> TraefikAdapter<'s> {
                     continue;
                 }
                 _ => {
-                    self.sheet.needless(option.number, "it is so without it");
+                    self.sheet.needless(option.number, "that is the default");
                     continue;
                 }
             };
@@ -189,7 +189,7 @@ impl<'s> TraefikAdapter<'s> {
                     continue;
                 }
                 ("scheme", _) => {
-                    self.sheet.differs(option.number, "the scheme is that of the server", "");
+                    self.sheet.differs(option.number, "the check uses the server's scheme", "");
                     continue;
                 }
                 ("method", _) if word.eq_ignore_ascii_case("get") => {
@@ -198,7 +198,7 @@ impl<'s> TraefikAdapter<'s> {
                 }
                 _ => {
                     let instead = "`type = \"command\"` runs a program of your own";
-                    self.refuse_all(option, "a check has nothing like it", instead);
+                    self.refuse_all(option, "a check has no such option", instead);
                     continue;
                 }
             }
@@ -267,7 +267,7 @@ impl<'s> TraefikAdapter<'s> {
                         }
                     }
                     for pair in option.inner().iter().skip(1) {
-                        let instead = "give servers with another one an upstream of their own";
+                        let instead = "put servers with another one into a separate upstream";
                         self.refuse_all(pair, "servers get one certificate", instead);
                     }
                 }
@@ -280,7 +280,7 @@ impl<'s> TraefikAdapter<'s> {
                     Ok(count @ 1..=1_000_000) => {
                         upstream.extend("pool", ("idle", DraftValue::Number(count)), from(option));
                     }
-                    _ => self.sheet.needless(option.number, "how many are kept follows from use"),
+                    _ => self.sheet.needless(option.number, "recent use decides how many are kept"),
                 },
                 "forwardingtimeouts" => self.forwarding(option, upstream, route),
                 "disablehttp2" => {
@@ -288,7 +288,7 @@ impl<'s> TraefikAdapter<'s> {
                 }
                 "ciphersuites" | "curvepreferences" => {
                     let instead = "`ciphers` and `groups` of `tls` have the names of the IANA";
-                    self.refuse_all(option, "what is offered is safe today", instead);
+                    self.refuse_all(option, "the defaults are secure", instead);
                 }
                 _ if word.eq_ignore_ascii_case("false") => self.sheet.needless(option.number, "it is off"),
                 _ => {

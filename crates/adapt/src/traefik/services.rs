@@ -31,7 +31,7 @@ impl<'s> TraefikAdapter<'s> {
             }
             _ if name.ends_with("@internal") => {
                 let instead = "`dashboard = \"127.0.0.1:8081\"`, `metrics = \"127.0.0.1:9090\"` at the top";
-                self.sheet.refuse(place.number, "it has an address of its own, apart from routes", instead);
+                self.sheet.refuse(place.number, "it has a separate address, apart from routes", instead);
                 return way.refuse(from(place));
             }
             _ => {}
@@ -111,7 +111,7 @@ impl<'s> TraefikAdapter<'s> {
             let inner = self.service(name, place, depth + 1)?;
             if inner.shares.len() > 1 {
                 let instead = "name all services in one `split`";
-                self.sheet.refuse(place.number, "shares have no shares of their own", instead);
+                self.sheet.refuse(place.number, "a split cannot contain another split", instead);
                 return None;
             }
             for (upstream, _) in inner.shares {
@@ -239,7 +239,7 @@ impl<'s> TraefikAdapter<'s> {
     /// Handles `healthCheck: {}` of services that refer to others.
     fn checks(&mut self, kind: &'s Directive) {
         if let Some(check) = find(kind, "healthCheck") {
-            self.needless_all(check, "what is up is known of each server");
+            self.needless_all(check, "the state of each server is known");
         }
     }
 
@@ -264,7 +264,7 @@ impl<'s> TraefikAdapter<'s> {
                     continue;
                 }
                 _ => {
-                    self.sheet.needless(option.number, "it is so without it");
+                    self.sheet.needless(option.number, "that is the default");
                     continue;
                 }
             };

@@ -366,7 +366,7 @@ fn size(value: &YamlValue) -> usize {
 }
 
 fn template(text: &str) -> Option<String> {
-    text.contains("{{").then(|| "templates are not evaluated: write what comes of them".to_owned())
+    text.contains("{{").then(|| "templates are not evaluated: write their result".to_owned())
 }
 
 fn too_deep(places: &LineMap<'_>) -> Box<Mistake> {

@@ -11,7 +11,7 @@ impl<'s> TraefikAdapter<'s> {
         for kind in ["routers", "services"] {
             for definition in self.defined("udp", kind) {
                 let instead = "keep Traefik for it, or pass datagrams on with the kernel (nftables)";
-                self.refuse_all(definition, "datagrams are not passed on", instead);
+                self.refuse_all(definition, "datagrams are not forwarded", instead);
             }
         }
         let routers: Vec<&'s Directive> = self.defined("tcp", "routers").collect();
@@ -25,7 +25,7 @@ impl<'s> TraefikAdapter<'s> {
         let names = match rule::server_names(written) {
             Ok(names) => names,
             Err(why) => {
-                let instead = "write `passthrough` or `tcp` in a [[listen]] of its own";
+                let instead = "write `passthrough` or `tcp` in a separate [[listen]]";
                 return self.sheet.refuse(place.number, &why, instead);
             }
         };
@@ -37,7 +37,7 @@ impl<'s> TraefikAdapter<'s> {
                     let instead = "the kernel's firewall refuses clients before they are connected";
                     self.sheet.refuse(
                         inner.number,
-                        "connections that are passed on are let in from everywhere",
+                        "forwarded connections are accepted from all clients",
                         instead,
                     );
                 }
@@ -76,7 +76,7 @@ impl<'s> TraefikAdapter<'s> {
                         "`passthrough = [{ names = [\"…\"], upstream = \"…\" }]` passes TLS on as it is";
                     self.sheet.refuse(
                         router.number,
-                        "names choose among connections that are passed on with their TLS",
+                        "only TLS connections that are forwarded encrypted can be selected by name",
                         instead,
                     );
                 }

@@ -207,8 +207,8 @@ fn what_cannot_be_said_is_told() {
             "udp:\n  services:\n    u:\n      loadBalancer:\n        servers:\n          - address: a:1\n",
             "datagrams",
         ),
-        ("providers:\n  docker: {}\n", "routes do not come from there"),
-        ("api:\n  insecure: true\n", "an address of its own"),
+        ("providers:\n  docker: {}\n", "routes cannot come from there"),
+        ("api:\n  insecure: true\n", "a separate address"),
         ("http:\n  routers:\n    r:\n      rule: Host(`a b`)\n      service: s\n", "a b is no host"),
         (
             "http:\n  routers:\n    r:\n      rule: Host(`a`)\n      service: s@docker\n",

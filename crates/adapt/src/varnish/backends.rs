@@ -246,7 +246,7 @@ impl<'s> VarnishAdapter<'s> {
             let why = format!("`{key}` is one for all servers of a director: that of its first backend");
             for origin in from {
                 if let StatementOrigin::Directive(number) = origin {
-                    self.sheet.differs(number, &why, "give the others an [upstream.NAME] of their own");
+                    self.sheet.differs(number, &why, "put the others into a separate [upstream.NAME]");
                 }
             }
         }
@@ -260,7 +260,7 @@ impl<'s> VarnishAdapter<'s> {
             "directors.hash" | "directors.shard" => "consistent-hash",
             _ => {
                 let instead = "write an [upstream.NAME] with its servers";
-                return self.sheet.refuse(number, "there is nothing like this object", instead);
+                return self.sheet.refuse(number, "this object has no equivalent", instead);
             }
         };
         let mut options = DraftTable::new("", from());
@@ -334,7 +334,7 @@ impl<'s> VarnishAdapter<'s> {
                     self.sheet.set("[cache]", "purge_from", everybody, origins);
                 }
             }
-            self.sheet.differs(*number, "other clients get 403, and a purge holds for all variants", "");
+            self.sheet.differs(*number, "other clients get 403, and a purge applies to all variants", "");
         }
     }
 }

@@ -75,7 +75,7 @@ impl ConditionReader<'_, '_> {
                 self.at += 1;
             }
             self.right();
-            return Expression::Unsaid(format!("no route goes by {left}()"));
+            return Expression::Unsaid(format!("routes cannot match on {left}()"));
         }
         match self.right() {
             None => self.said(left, None),
@@ -87,7 +87,7 @@ impl ConditionReader<'_, '_> {
                 match sign {
                     "~" | "==" => is,
                     "!~" | "!=" => is.not(),
-                    _ => Expression::Unsaid(format!("no route goes by {left} {sign}")),
+                    _ => Expression::Unsaid(format!("routes cannot match on {left} {sign}")),
                 }
             }
         }
@@ -110,7 +110,7 @@ impl ConditionReader<'_, '_> {
         let lower = left.to_ascii_lowercase();
         let lower = lower.replacen("bereq.", "req.", 1);
         let any = |atoms: Vec<Atom>| Expression::Any(atoms, self.number);
-        let unsaid = || Expression::Unsaid(format!("no route goes by {left}"));
+        let unsaid = || Expression::Unsaid(format!("routes cannot match on {left}"));
         let made = match (lower.as_str(), right) {
             ("req.url", Some((false, path))) => Some(vec![Atom::Path(PathIs::exact(path))]),
             ("req.url", Some((true, pattern))) => path(pattern).map(|path| vec![Atom::Path(path)]),

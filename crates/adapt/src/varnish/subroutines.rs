@@ -50,8 +50,9 @@ impl<'s> VarnishAdapter<'s> {
         let found = rules::routes(&tests, &mut |holds| self.judge(holds));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
             if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that meets this and another expression gets what the first of them says";
-                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+                let why = "a request that matches this and another expression gets the result of the first \
+                           one";
+                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
             }
         }
         self.sheet.routes = found.tables;
@@ -269,7 +270,7 @@ impl<'s> VarnishAdapter<'s> {
             }
         };
         if action == "pipe" {
-            self.sheet.differs(number, "requests are passed on one by one, without a look at the cache", "");
+            self.sheet.differs(number, "each request is forwarded separately, without the cache", "");
         }
         made.outcome.from.extend(from(number));
     }
@@ -350,14 +351,14 @@ impl<'s> VarnishAdapter<'s> {
                 made.outcome.options.extend("rewrite", ("host", text.into()), from(number));
             }
             Some(_) if option == "request_headers" && field.eq_ignore_ascii_case("x-forwarded-for") => {
-                self.sheet.needless(number, "servers get this field always");
+                self.sheet.needless(number, "servers always get this field");
             }
             Some(text) => {
                 made.outcome.options.field(option, "set", field, &text, from(number));
             }
             None => {
                 let instead = "write the value, or a variable of docs/configuration.md";
-                self.sheet.refuse(number, "this value is not made of variables that there are", instead);
+                self.sheet.refuse(number, "this value contains unknown variables", instead);
             }
         }
     }
@@ -442,7 +443,7 @@ impl<'s> VarnishAdapter<'s> {
             ("set", ["beresp.ttl", "=", time]) => milliseconds(time),
             ("set", ["beresp.uncacheable", "=", "true"]) => Some(0),
             ("return", _) => {
-                return self.sheet.needless(number, "the rest of the subroutine holds for all statuses");
+                return self.sheet.needless(number, "the rest of the subroutine applies to all statuses");
             }
             _ => None,
         };
@@ -450,7 +451,7 @@ impl<'s> VarnishAdapter<'s> {
             let instead = "write `status_ttl` of `cache`, or `error_pages`";
             return self.sheet.refuse(
                 number,
-                "what depends on the status of a response is how long it is fresh",
+                "only the lifetime of a response can depend on its status",
                 instead,
             );
         };

@@ -87,7 +87,7 @@ fn read_file(
             let number = reader.add(source, start, "include")?;
             reader.sign(";")?;
             if depth >= INCLUDES_DEEP_MAX {
-                return Err(reader.wrong(start, "files include each other more than 16 deep", "no circle"));
+                return Err(reader.wrong(start, "files include each other more than 16 deep", "no cycle"));
             }
             match include(&name) {
                 Ok(files) => {
@@ -135,11 +135,7 @@ impl VclReader<'_> {
         let start = self.at;
         match self.next() {
             Some(token) if token.is(sign) => Ok(()),
-            _ => Err(self.wrong(
-                start,
-                "this does not end, or goes on where it should not",
-                &format!("a {sign}"),
-            )),
+            _ => Err(self.wrong(start, "this has no end, or unexpected text follows", &format!("a {sign}"))),
         }
     }
 
