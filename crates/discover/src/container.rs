@@ -100,7 +100,7 @@ impl Container {
 
     /// Returns the only TCP port that the container names; else the lowest one and `true`. Fails if it names none.
     pub(crate) fn port(&self) -> Result<(u16, bool), String> {
-        let port = self.exposed.first().ok_or("it exposes no TCP port: say which it listens on")?;
+        let port = self.exposed.first().ok_or("it exposes no TCP port: set its port in a label")?;
         Ok((*port, self.exposed.len() > 1))
     }
 }

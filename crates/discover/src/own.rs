@@ -60,7 +60,7 @@ pub(crate) fn read(container: &Container, wanted: &mut WantedRoutes) {
             return wanted.remark(
                 container,
                 "vanward.enable",
-                "it is neither true nor false, so it is false",
+                "it is neither true nor false, so it counts as false",
             );
         }
         None if all.is_empty() => return,
@@ -68,7 +68,7 @@ pub(crate) fn read(container: &Container, wanted: &mut WantedRoutes) {
             return wanted.remark(
                 container,
                 "",
-                "it has labels of Vanward, but not vanward.enable=true: nothing leads to it",
+                "it has labels of Vanward, but not vanward.enable=true: no route leads to it",
             );
         }
     }
@@ -118,22 +118,20 @@ impl<'c> LabelDraft<'c> {
                     None => Path::Prefix(said.to_owned()),
                 });
             }
-            "port" => self.port = Some(said.parse().map_err(|_| format!("{said:?} is no port"))?),
+            "port" => self.port = Some(said.parse().map_err(|_| format!("{said:?} is not a port"))?),
             "network" => self.network = Some(said),
             "scheme" if ["http", "https"].contains(&said) => self.scheme = Some(said),
             "scheme" => return Err(format!("{said:?} is neither http nor https")),
             "name" => self.name = Some(said),
-            _ => {
-                match label.split_once('.') {
-                    Some(("route", key)) => self.route.push(option(key, &ROUTE)?),
-                    Some(("upstream", key)) => self.upstream.push(option(key, &UPSTREAM)?),
-                    _ => {
-                        return Err("there is no such label; there are enable, host, path, port, network, scheme, name, \
-                                route.OPTION and upstream.OPTION"
+            _ => match label.split_once('.') {
+                Some(("route", key)) => self.route.push(option(key, &ROUTE)?),
+                Some(("upstream", key)) => self.upstream.push(option(key, &UPSTREAM)?),
+                _ => {
+                    return Err("there is no such label; the labels are enable, host, path, port, network, \
+                                scheme, name, route.OPTION and upstream.OPTION"
                         .to_owned());
-                    }
                 }
-            }
+            },
         }
         Ok(())
     }
@@ -143,7 +141,7 @@ impl<'c> LabelDraft<'c> {
             return wanted.remark(
                 container,
                 "vanward.enable",
-                "there is neither vanward.host nor vanward.path: nothing leads to it",
+                "there is neither vanward.host nor vanward.path: no route leads to it",
             );
         }
         let Some(url) = url(container, wanted, (self.port, "vanward.port"), (self.network, self.scheme))

@@ -69,7 +69,7 @@ impl<'t> RuleReader<'t> {
 
     fn one(&mut self) -> Result<Vec<RuleMatch>, String> {
         if self.rest.starts_with('!') {
-            return Err("\"!\" cannot be said".to_owned());
+            return Err("\"!\" is not supported".to_owned());
         }
         if self.take("(") {
             self.depth += 1;
@@ -114,7 +114,7 @@ fn conditions(name: &str, values: Vec<&str>) -> Result<Vec<RuleMatch>, String> {
     let paths = |path: fn(String) -> Path| {
         let is_path = |value: &&str| value.starts_with('/') && !value.contains(['{', '$', '~', ' ']);
         match values.iter().find(|value| !is_path(value)) {
-            Some(value) => Err(format!("{name}(`{value}`) is no plain path")),
+            Some(value) => Err(format!("{name}(`{value}`) is not a plain path")),
             None => {
                 let of = |value: &&str| RuleMatch {
                     path: Some(path((*value).to_owned())),
@@ -132,7 +132,7 @@ fn conditions(name: &str, values: Vec<&str>) -> Result<Vec<RuleMatch>, String> {
         "Path" => paths(Path::Exact),
         "PathPrefix" => paths(Path::Prefix),
         "Method" => Ok(vec![RuleMatch { methods: owned(&values), ..RuleMatch::default() }]),
-        other => Err(format!("{other} cannot be said: Host, Path, PathPrefix and Method can")),
+        other => Err(format!("{other} is not supported; Host, Path, PathPrefix and Method are")),
     }
 }
 
@@ -140,10 +140,10 @@ fn both(one: &RuleMatch, other: &RuleMatch) -> Result<RuleMatch, String> {
     let lists = |one: &Vec<String>, other: &Vec<String>| match (one.is_empty(), other.is_empty()) {
         (_, true) => Ok(one.clone()),
         (true, _) => Ok(other.clone()),
-        _ => Err("two hosts or methods at the same time are never there".to_owned()),
+        _ => Err("a request never has two hosts or methods".to_owned()),
     };
     let path = match (&one.path, &other.path) {
-        (Some(_), Some(_)) => return Err("two paths at the same time cannot be said".to_owned()),
+        (Some(_), Some(_)) => return Err("two conditions on the path are not supported".to_owned()),
         (one, other) => one.as_ref().or(other.as_ref()).cloned(),
     };
     Ok(RuleMatch {
@@ -194,11 +194,11 @@ mod tests {
             ("Host(a)", "backquotes"),
             ("Host(`a`) x", "not expected"),
             ("!Host(`a`)", "\"!\""),
-            ("Host(`a`) && ClientIP(`10.0.0.0/8`)", "ClientIP cannot be said"),
-            ("HostRegexp(`.*`)", "HostRegexp cannot be said"),
+            ("Host(`a`) && ClientIP(`10.0.0.0/8`)", "ClientIP is not supported"),
+            ("HostRegexp(`.*`)", "HostRegexp is not supported"),
             ("Host(`a`) && Host(`b`)", "never"),
-            ("Path(`/a`) && PathPrefix(`/b`)", "two paths"),
-            ("PathPrefix(`/{id:[0-9]+}`)", "no plain path"),
+            ("Path(`/a`) && PathPrefix(`/b`)", "two conditions on the path"),
+            ("PathPrefix(`/{id:[0-9]+}`)", "not a plain path"),
         ] {
             let read = read(rule);
             assert!(read.as_ref().is_err_and(|told| told.contains(why)), "{rule}: {read:?}");

@@ -67,7 +67,7 @@ fn sorted<'c>(container: &'c Container, wanted: &mut WantedRoutes) -> Labels<'c>
             _ => wanted.remark(
                 container,
                 label,
-                "it is not taken over: routers, services and middlewares of HTTP are",
+                "it is not taken over: only routers, services and middlewares of HTTP are",
             ),
         }
     }
@@ -83,7 +83,7 @@ fn router(
     (name, options): (&str, &Options<'_>),
 ) -> Result<(), Refused> {
     let Some((said, label)) = options.get("rule") else {
-        let why = "it has no rule: Vanward makes none from the name of the container";
+        let why = "it has no rule: Vanward does not derive one from the container's name";
         return Err((format!("traefik.http.routers.{name}"), why.to_owned()));
     };
     let matches = rule::read(said).map_err(|why| ((*label).to_owned(), why))?;
@@ -93,10 +93,7 @@ fn router(
         for middleware in said.split(',').map(str::trim) {
             let middleware = middleware.strip_suffix("@docker").unwrap_or(middleware);
             let Some(said) = labels.middlewares.get(middleware) else {
-                return Err((
-                    (*label).to_owned(),
-                    format!("{middleware} is none of this container's labels"),
-                ));
+                return Err(((*label).to_owned(), format!("{middleware} is not in this container's labels")));
             };
             match apply(said, &matches)
                 .map_err(|why| ((*label).to_owned(), format!("{middleware}: {why}")))?
@@ -135,12 +132,12 @@ fn note(container: &Container, wanted: &mut WantedRoutes, options: &Options<'_>)
             "entrypoints" => match said.split(',').map(str::trim).find(|name| !PUBLIC.contains(name)) {
                 Some(name) => {
                     let why = format!(
-                        "{name}: routes hold on all listeners, which is known of {} alone",
+                        "{name}: routes apply to all listeners, so only the entry points {} are supported",
                         PUBLIC.join(" and ")
                     );
                     return Err(((*label).to_owned(), why));
                 }
-                None => wanted.remark(container, *label, "needs nothing: routes hold on all listeners"),
+                None => wanted.remark(container, *label, "needs nothing: routes apply to all listeners"),
             },
             "priority" => wanted.remark(
                 container,
@@ -184,20 +181,20 @@ fn apply(said: &Options<'_>, matches: &[RuleMatch]) -> Result<Applied, String> {
             if prefixes.iter().all(|prefix| prefix.as_deref() == Some(stripped)) {
                 return rewrite("/");
             }
-            Err(format!("stripprefix can be said where the rule is PathPrefix(`{stripped}`) alone"))
+            Err(format!("stripprefix is supported only if the rule is PathPrefix(`{stripped}`)"))
         }
         (["addprefix.prefix"], [added]) => match &prefixes[..] {
             [Some(prefix)] if added.starts_with('/') && !added.contains('$') => {
                 rewrite(&format!("{}{prefix}", added.trim_end_matches('/')))
             }
-            _ => Err("addprefix can be said of a plain path, where the rule has one PathPrefix, or none"
+            _ => Err("addprefix is supported only for a plain path, if the rule has at most one PathPrefix"
                 .to_owned()),
         },
         (["redirectscheme.permanent", "redirectscheme.scheme"], [_, "https"])
         | (["redirectscheme.scheme"], ["https"]) => Ok(Applied::ToHttps),
         (["compress"], ["true"]) => Ok(Applied::Options(vec![("compress".to_owned(), "true".to_owned())])),
-        ([], _) => Err("it says nothing".to_owned()),
-        _ => Err(format!("{} cannot be said", keys.join(", "))),
+        ([], _) => Err("it has no options".to_owned()),
+        _ => Err(format!("{} is not supported", keys.join(", "))),
     }
 }
 
@@ -221,7 +218,7 @@ fn service<'c>(
     let (name, said) = match (named, labels.services.len()) {
         (Some((name, label)), _) => match labels.services.get_key_value(name) {
             Some((name, said)) => (*name, said),
-            None => return Err((label.to_owned(), format!("{name} is none of this container's services"))),
+            None => return Err((label.to_owned(), format!("{name} is not a service of this container"))),
         },
         (None, 0) => return Ok(TraefikService::default()),
         (None, 1) => match labels.services.first_key_value() {
@@ -229,7 +226,7 @@ fn service<'c>(
             None => return Ok(TraefikService::default()),
         },
         (None, _) => {
-            let why = "the container has several services: say which, with .service";
+            let why = "the container has several services: name one with .service";
             return Err((format!("traefik.http.routers.{router}"), why.to_owned()));
         }
     };
@@ -239,7 +236,7 @@ fn service<'c>(
         let option = option.to_ascii_lowercase();
         match option.strip_prefix("loadbalancer.").unwrap_or_default() {
             "server.port" => {
-                service.port = Some(said.parse().map_err(|_| refused(format!("{said:?} is no port")))?);
+                service.port = Some(said.parse().map_err(|_| refused(format!("{said:?} is not a port")))?);
             }
             "server.scheme" if ["http", "https"].contains(said) => service.scheme = Some(said),
             "server.scheme" if *said == "h2c" => service.options.push(("protocol".to_owned(), text("h2"))),

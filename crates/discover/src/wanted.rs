@@ -90,7 +90,7 @@ impl WantedRoutes {
         match self.routes.get(name) {
             Some(known) if *known != route => {
                 let why = format!(
-                    "another container asks for route {name} otherwise, and was first: the labels have to be the same"
+                    "an earlier container defines route {name} differently: both need the same labels"
                 );
                 self.remark(container, label, why);
             }
@@ -112,7 +112,7 @@ impl WantedRoutes {
             known.options = options;
         } else if known.options != options {
             let why = format!(
-                "another container asks for upstream {upstream} otherwise, and was first: the labels have to be the same"
+                "an earlier container defines upstream {upstream} differently: both need the same labels"
             );
             self.remark(container, label, why);
         }

@@ -149,7 +149,7 @@ servers = [
 ";
     assert_eq!(fragment.toml, expected);
     let expected = [
-        "api: traefik.http.routers.api.entrypoints: needs nothing: routes hold on all listeners",
+        "api: traefik.http.routers.api.entrypoints: needs nothing: routes apply to all listeners",
         "api: traefik.http.routers.api.tls.certresolver: needs nothing: TLS is the listener's, tls = { certificates = \"auto\" }",
         "api: traefik.http.routers.plain.middlewares: needs nothing: redirect_to_https = true of the listener without TLS redirects",
     ];
@@ -164,28 +164,28 @@ fn untranslated_labels_are_reported_with_their_container() {
         (
             vec![("vanward.host", "a.example")],
             0,
-            "c: it has labels of Vanward, but not vanward.enable=true: nothing leads to it",
+            "c: it has labels of Vanward, but not vanward.enable=true: no route leads to it",
         ),
         (
             vec![("vanward.enable", "yes")],
             0,
-            "c: vanward.enable: it is neither true nor false, so it is false",
+            "c: vanward.enable: it is neither true nor false, so it counts as false",
         ),
         (
             vec![("vanward.enable", "true")],
             0,
-            "c: vanward.enable: there is neither vanward.host nor vanward.path: nothing leads to it",
+            "c: vanward.enable: there is neither vanward.host nor vanward.path: no route leads to it",
         ),
         (
             vec![("vanward.enable", "true"), ("vanward.path", "/"), ("vanward.port", "http")],
             0,
-            "c: vanward.port: \"http\" is no port; the container is left out",
+            "c: vanward.port: \"http\" is not a port; the container is left out",
         ),
         (
             vec![("vanward.enable", "true"), ("vanward.path", "/"), ("vanward.hosts", "a")],
             0,
-            "c: vanward.hosts: there is no such label; there are enable, host, path, port, network, scheme, name, route.OPTION \
-             and upstream.OPTION; the container is left out",
+            "c: vanward.hosts: there is no such label; the labels are enable, host, path, port, network, \
+             scheme, name, route.OPTION and upstream.OPTION; the container is left out",
         ),
         (
             vec![
@@ -201,14 +201,14 @@ fn untranslated_labels_are_reported_with_their_container() {
         (
             vec![("traefik.http.routers.r.rule", "Host(`a`) && ClientIP(`10.0.0.0/8`)")],
             0,
-            "c: traefik.http.routers.r.rule: ClientIP cannot be said: Host, Path, PathPrefix and Method can; the router r is not \
-             taken over",
+            "c: traefik.http.routers.r.rule: ClientIP is not supported; Host, Path, PathPrefix and Method \
+             are; the router r is not taken over",
         ),
         (
             vec![rule, ("traefik.http.routers.r.entrypoints", "web, internal")],
             0,
-            "c: traefik.http.routers.r.entrypoints: internal: routes hold on all listeners, which is known of web and websecure \
-             alone; the router r is not taken over",
+            "c: traefik.http.routers.r.entrypoints: internal: routes apply to all listeners, so only the \
+             entry points web and websecure are supported; the router r is not taken over",
         ),
         (
             vec![
@@ -217,22 +217,26 @@ fn untranslated_labels_are_reported_with_their_container() {
                 ("traefik.http.middlewares.users.basicauth.users", "a:b"),
             ],
             0,
-            "c: traefik.http.routers.r.middlewares: users: basicauth.users cannot be said; the router r is not taken over",
+            "c: traefik.http.routers.r.middlewares: users: basicauth.users is not supported; the router r is \
+             not taken over",
         ),
         (
             vec![rule, ("traefik.http.routers.r.middlewares", "sso@file")],
             0,
-            "c: traefik.http.routers.r.middlewares: sso@file is none of this container's labels; the router r is not taken over",
+            "c: traefik.http.routers.r.middlewares: sso@file is not in this container's labels; the router r \
+             is not taken over",
         ),
         (
             vec![rule, ("traefik.tcp.routers.db.rule", "HostSNI(`*`)")],
             1,
-            "c: traefik.tcp.routers.db.rule: it is not taken over: routers, services and middlewares of HTTP are",
+            "c: traefik.tcp.routers.db.rule: it is not taken over: only routers, services and middlewares of \
+             HTTP are",
         ),
         (
             vec![rule, ("traefik.http.services.s.loadbalancer.server.port", "x")],
             0,
-            "c: traefik.http.services.s.loadbalancer.server.port: \"x\" is no port; the router r is not taken over",
+            "c: traefik.http.services.s.loadbalancer.server.port: \"x\" is not a port; the router r is not \
+             taken over",
         ),
         (
             vec![("traefik.enable", "true")],
@@ -250,7 +254,8 @@ fn contradictory_labels_are_reported() {
     let own = |host| [("vanward.enable", "true"), ("vanward.host", host), ("vanward.name", "app")];
     let fragment =
         translated(&[told("one", "10.0.0.2", &own("a.example")), told("two", "10.0.0.3", &own("b.example"))]);
-    let expected = "two: another container asks for route docker-app otherwise, and was first: the labels have to be the same";
+    let expected = "two: an earlier container defines route docker-app differently: both need the same \
+                    labels";
     assert_eq!((remarks(&fragment), fragment.servers), (vec![expected.to_owned()], 2));
     // Two services want the same requests.
     let own = [("vanward.enable", "true"), ("vanward.host", "a.example")];

@@ -154,7 +154,7 @@ impl<'m> Annotations<'m> {
         }
         // Buffers of nginx; the limit for heads here is `limits.header_bytes`, 64 KiB by default.
         const HEAD: &str =
-            "at most 64k: limits.header_bytes of --gateway-base is the longest head that servers may send";
+            "at most 64k: limits.header_bytes of --gateway-base bounds the header sections from servers";
         let number = |value: &str| value.parse::<u64>().map(drop).map_err(|_| "a number");
         self.value("proxy-buffers-number", number);
         self.value("proxy-buffer-size", |value| {

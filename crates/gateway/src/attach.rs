@@ -71,14 +71,14 @@ fn to_gateway<'c>(
     let mut allowed = listeners().filter(|(_, listener)| allows(listener)).peekable();
     if allowed.peek().is_none() {
         let message =
-            format!("no listener takes an {} of namespace {}", route.kind, route.metadata.namespace);
+            format!("no listener accepts an {} from namespace {}", route.kind, route.metadata.namespace);
         return none("NotAllowedByListeners", message);
     }
     let with_hosts =
         allowed.map(|(place, listener)| (index, place, intersection(listener.hostname(), route.hosts)));
     let listeners: Vec<_> = with_hosts.filter(|(.., hosts)| !hosts.is_empty()).collect();
     if listeners.is_empty() {
-        return none("NoMatchingListenerHostname", "no listener is for one of the hostnames".to_owned());
+        return none("NoMatchingListenerHostname", "no listener has one of the hostnames".to_owned());
     }
     Attachment { parent, listeners, fault: None }
 }

@@ -112,7 +112,7 @@ impl<'c> TlsPolicies<'c> {
     fn status(&self, policy: &TlsPolicy<'_>, gateways: &[OwnGateway<'_>]) -> ObjectStatus {
         let of_older = policy.older.map(|older| {
             let older = Reference::new(ObjectKind::BackendTlsPolicy, &self.policies[older].policy.metadata);
-            ("Conflicted", format!("{older} has a target of it, and comes first"))
+            ("Conflicted", format!("{older} has one of its targets, and takes precedence"))
         });
         let accepted = of_older.or_else(|| policy.wanted.as_ref().err().cloned());
         let conditions = vec![
@@ -220,7 +220,7 @@ fn authorities(
             let text = secret.data.get(AUTHORITIES).ok_or_else(no_key)?;
             BASE64_STANDARD.decode(text).map_err(|_| invalid(&format!("{AUTHORITIES} is not base64")))?
         }
-        _ => return Err(("InvalidKind", format!("{kind} {name}: ConfigMaps and Secrets have CAs"))),
+        _ => return Err(("InvalidKind", format!("{kind} {name}: only ConfigMaps and Secrets can have CAs"))),
     };
     machine.authorities(Some(&pem)).map_err(|why| invalid(&why))?;
     Ok(pem)
@@ -232,7 +232,7 @@ fn supported(validation: &TlsValidation) -> Result<(), String> {
         return Err(format!("validation: not supported: {names}"));
     }
     if !is_name(name) {
-        return Err(format!("hostname: {name:?} is no name of a host"));
+        return Err(format!("hostname: {name:?} is not a host name"));
     }
     // The same name is sent as SNI and verified.
     let is_same = |other: &crate::tls_kinds::AltName| other.kind == "Hostname" && other.hostname == *name;

@@ -79,7 +79,7 @@ impl<'c> Backends<'c> {
         let policy = self.policies.for_service((namespace, name), port.name.as_deref(), from.gateways);
         let tls = policy.map(|policy| self.policies.wanted(policy).cloned()).transpose();
         let tls = tls.map_err(|why| {
-            ("InvalidBackendTLSPolicy", format!("Service {namespace}/{name} is not asked: {why}"))
+            ("InvalidBackendTLSPolicy", format!("Service {namespace}/{name} gets no requests: {why}"))
         })?;
         let spoken = spoken(port, from.spoken, tls.is_some()).map_err(|why| {
             ("UnsupportedProtocol", format!("Service {namespace}/{name}: port {}: {why}", port.port))
@@ -98,7 +98,7 @@ impl<'c> Backends<'c> {
         match self.upstreams.get(&upstream) {
             Some(known) if (&known.service, known.port, &known.own) == (&reference, port.port, &own) => {}
             Some(known) => {
-                let why = format!("{reference}: the hash of its name is that of {}", known.service);
+                let why = format!("{reference}: its name has the same hash as {}", known.service);
                 return Err(("BackendNotFound", why));
             }
             None => {
@@ -144,7 +144,7 @@ impl<'c> Backends<'c> {
         let name = upstream_name(&format!("{}.{}.tls", owner.namespace, owner.name));
         match self.passed_on.get(&name) {
             Some(known) if known.owner != *owner => {
-                faults.push(("BackendNotFound", format!("the hash of its name is that of {}", known.owner)));
+                faults.push(("BackendNotFound", format!("its name has the same hash as {}", known.owner)));
                 return (vec![(self.invalid(), 1)], faults);
             }
             _ => drop(self.passed_on.insert(name.clone(), PassedOn { owner: owner.clone(), servers })),
@@ -161,7 +161,7 @@ impl<'c> Backends<'c> {
         let (group, kind) = (group.as_deref().unwrap_or(""), kind.as_deref().unwrap_or("Service"));
         let namespace = backend.namespace.as_deref().unwrap_or(from.namespace);
         if (group, kind) != ("", "Service") {
-            return Err(("InvalidKind", format!("{kind} {name}: backends are services")));
+            return Err(("InvalidKind", format!("{kind} {name}: only Services can be backends")));
         }
         let is_granted = self
             .cluster
@@ -313,7 +313,7 @@ fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken
             Err(format!("appProtocol {other:?} needs a BackendTLSPolicy, which names the trusted CAs"))
         }
         (Some(other @ "kubernetes.io/h2c"), true) => {
-            Err(format!("appProtocol {other:?} is without TLS, which a BackendTLSPolicy asks for"))
+            Err(format!("appProtocol {other:?} has no TLS, which a BackendTLSPolicy requires"))
         }
         (Some(other), _) => Err(format!("appProtocol {other:?} is not supported")),
     }

@@ -77,7 +77,7 @@ pub(crate) fn filtered(
     if out.redirect.is_some()
         && let Some((name, _)) = out.options.iter().find(|(name, _)| *name != "response_headers")
     {
-        return Err(format!("filters: a redirect asks no server, so there is no use for {name}"));
+        return Err(format!("filters: a redirect uses no server, so {name} has no effect"));
     }
     Ok(out)
 }

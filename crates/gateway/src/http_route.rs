@@ -311,7 +311,7 @@ fn timeout(timeouts: &HttpTimeouts) -> Result<Option<String>, String> {
     let read = |time: &Option<String>| match time {
         None => Ok(None),
         Some(text) => {
-            milliseconds(text).map(Some).ok_or_else(|| format!("timeouts: {text:?} is no duration"))
+            milliseconds(text).map(Some).ok_or_else(|| format!("timeouts: {text:?} is not a duration"))
         }
     };
     let (request, backend) = (read(&timeouts.request)?, read(&timeouts.backend_request)?);
@@ -346,7 +346,7 @@ impl GatewayRules {
     /// Lists findings beyond the first of each condition.
     fn more(&self) -> impl Iterator<Item = String> {
         let unsupported = self.rules.iter().filter_map(|rule| rule.unsupported.clone()).skip(1);
-        let unsupported = unsupported.map(|why| format!("another rule is answered with 500: {why}"));
+        let unsupported = unsupported.map(|why| format!("requests of another rule get 500: {why}"));
         unsupported.chain(self.unresolved.iter().skip(1).map(|(_, why)| why.clone()))
     }
 
@@ -448,7 +448,7 @@ fn status(
             StatusCondition::new("ResolvedRefs", "ResolvedRefs", resolved.clone()),
         ];
         if let (None, Some(why)) = (accepted, partial) {
-            let message = format!("some rules are answered with 500: {why}");
+            let message = format!("requests of some rules get 500: {why}");
             conditions.push(StatusCondition {
                 kind: "PartiallyInvalid",
                 holds: true,

@@ -77,7 +77,7 @@ pub(crate) fn translate(
         };
         match free {
             Ok(()) => drop(out.ports.insert(port, (protocol, first))),
-            Err(why) => out.remarks.push((first, format!("Ingresses are not served there: {why}"))),
+            Err(why) => out.remarks.push((first, format!("Ingresses are not served at this port: {why}"))),
         }
     }
     let (canaries, own): (Vec<_>, Vec<_>) = own
@@ -155,7 +155,7 @@ fn classes<'c>(around: &Around<'_, 'c>, out: &mut Ingresses) -> BTreeMap<&'c str
         if class.spec.parameters.is_some() {
             let reference = Reference::new(ObjectKind::IngressClass, &class.metadata);
             out.remarks
-                .push((reference, "there are no parameters here: its Ingresses are not served".to_owned()));
+                .push((reference, "parameters are not supported: its Ingresses are not served".to_owned()));
             continue;
         }
         let is_default = class.metadata.annotations.get(IS_DEFAULT).is_some_and(|value| value == "true");
@@ -245,7 +245,7 @@ impl Ingresses {
         let mut canaries = BTreeMap::new();
         for OwnIngress { ingress, owner, wanted, faults, refused } in all {
             let faults = faults.into_iter().chain(refused);
-            let faults: Vec<String> = faults.map(|why| format!("it takes no requests: {why}")).collect();
+            let faults: Vec<String> = faults.map(|why| format!("it gets no requests: {why}")).collect();
             let canary = wanted.canary.filter(|_| faults.is_empty());
             self.remarks.extend(faults.into_iter().map(|why| (owner.clone(), why)));
             for (_, host, path, backend) in paths(ingress).into_iter().filter(|_| canary.is_some()) {
@@ -255,7 +255,7 @@ impl Ingresses {
                 match canaries.entry(spot(ingress, host, path)) {
                     Entry::Vacant(free) => drop(free.insert(next)),
                     Entry::Occupied(_) => {
-                        let why = format!("annotation canary: an older one has {}", shown(place));
+                        let why = format!("annotation canary: an older canary has {}", shown(place));
                         self.remarks.push((owner.clone(), why));
                     }
                 }
@@ -438,7 +438,7 @@ impl Ingresses {
         let canary = match upstream(next.backend, asking, backends) {
             Ok(canary) => canary,
             Err(why) => {
-                self.remarks.push((next.owner.clone(), format!("it takes no requests: {why}")));
+                self.remarks.push((next.owner.clone(), format!("it gets no requests: {why}")));
                 return (IngressAnswer::Upstream(stable), Vec::new());
             }
         };
@@ -490,7 +490,7 @@ fn host_option(host: &str) -> Result<String, String> {
     match host.strip_prefix("*.") {
         Some(below) if is_name(below) => Ok(format!("~ [^.]+\\.{}", escape(below))),
         None if is_name(&host) => Ok(host),
-        _ => Err(format!("host {host:?} is no name of a host")),
+        _ => Err(format!("host {host:?} is not a host name")),
     }
 }
 
@@ -517,7 +517,7 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w IngressOptions) -> Result<Se
     let path = match kind {
         _ if is_expression => {
             regex_syntax::parse(&pattern)
-                .map_err(|_| format!("path {value:?} is no expression that is known here"))?;
+                .map_err(|_| format!("path {value:?} is not a supported expression"))?;
             format!("~ {pattern}")
         }
         "Exact" => format!("= {value}"),

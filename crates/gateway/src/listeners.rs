@@ -114,7 +114,7 @@ pub(crate) fn classes<'c>(
         let fault = class.spec.parameters_ref.as_ref().map(|_| {
             (
                 "InvalidParameters",
-                "parametersRef: there are no parameters here; the flags of vanward run are".to_owned(),
+                "parametersRef: parameters are not supported; use the flags of vanward run".to_owned(),
             )
         });
         if fault.is_none() {
@@ -164,7 +164,7 @@ fn of_gateway<'c>(
     let unknown = unknown(&spec.other).map(|names| ("Invalid", format!("not supported: {names}")));
     let parameters = spec.infrastructure.as_ref().and_then(|wanted| wanted.parameters_ref.as_ref());
     let parameters = parameters.map(|_| {
-        ("InvalidParameters", "infrastructure.parametersRef: there are no parameters here".to_owned())
+        ("InvalidParameters", "infrastructure.parametersRef: parameters are not supported".to_owned())
     });
     let told = refused.get(&reference).map(|why| ("Invalid", why.clone()));
     let fault = told.or(unknown).or(parameters).or(fault);
@@ -187,13 +187,14 @@ fn address(gateway: &Gateway) -> Result<Option<IpAddr>, Fault> {
     let unsupported = |why: String| ("UnsupportedAddress", why);
     match gateway.spec.addresses.as_slice() {
         [] => Ok(None),
-        [wanted] if wanted.kind.as_deref().is_none_or(|kind| kind == "IPAddress") => match wanted
-            .value
-            .as_str()
-        {
-            "" => Ok(None),
-            value => value.parse().map(Some).map_err(|_| unsupported(format!("{value} is no IP address"))),
-        },
+        [wanted] if wanted.kind.as_deref().is_none_or(|kind| kind == "IPAddress") => {
+            match wanted.value.as_str() {
+                "" => Ok(None),
+                value => {
+                    value.parse().map(Some).map_err(|_| unsupported(format!("{value} is not an IP address")))
+                }
+            }
+        }
         [wanted] => {
             let kind = wanted.kind.as_deref().unwrap_or_default();
             Err(unsupported(format!("addresses of type {kind} are not supported, IPAddress is")))
@@ -296,7 +297,7 @@ fn certificate(
     let (group, kind) = (wanted.group.as_deref().unwrap_or(""), wanted.kind.as_deref().unwrap_or("Secret"));
     let invalid = |why: String| ("InvalidCertificateRef", why);
     if (group, kind) != ("", "Secret") {
-        return Err(invalid(format!("{kind} {}: only secrets have certificates", wanted.name)));
+        return Err(invalid(format!("{kind} {}: only Secrets can have certificates", wanted.name)));
     }
     let to = ("", "Secret", namespace.as_str(), wanted.name.as_str());
     if !cluster.is_granted((GATEWAY_GROUP, "Gateway", own), to) {

@@ -54,7 +54,7 @@ pub(crate) fn at_host<'a, 'c>(
     path: &str,
 ) -> Result<&'a Answerer<'c>, String> {
     let Some(host) = host.filter(|host| is_one(host)) else {
-        return Err("$host is known of a rule with one host alone".to_owned());
+        return Err("$host needs a rule with a single host".to_owned());
     };
     let host = host.to_ascii_lowercase();
     let path = path.split('?').next().unwrap_or_default();
@@ -99,9 +99,9 @@ fn fault(own: &OwnIngress<'_>) -> Option<&'static str> {
     if own.refused.is_some() || !own.faults.is_empty() {
         Some("is refused itself")
     } else if wanted.auth_server.is_some() || wanted.passwords.is_some() {
-        Some("asks who clients are itself")
+        Some("authenticates clients itself")
     } else if has(["allow", "deny"]) {
-        Some("is not for all networks")
+        Some("is limited to some networks")
     } else if wanted.redirect.is_some() || wanted.rewrite_target.is_some() || wanted.uses_expressions {
         Some("has redirect, rewrite-target or use-regex")
     } else {

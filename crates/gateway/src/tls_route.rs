@@ -72,10 +72,10 @@ fn entry(names: Vec<String>, to: &[(String, u32)]) -> String {
 fn supported(route: &TlsRoute) -> Result<(), String> {
     let is_pattern = |host: &String| is_name(host.strip_prefix("*.").unwrap_or(host));
     if let Some(host) = route.spec.hostnames.iter().find(|host| !is_pattern(host)) {
-        return Err(format!("hostnames: {host:?} is no name of a host"));
+        return Err(format!("hostnames: {host:?} is not a host name"));
     }
     let [rule] = route.spec.rules.as_slice() else {
-        return Err("rules: one is supported, as nothing tells several of them apart".to_owned());
+        return Err("rules: only one is supported, because nothing distinguishes several".to_owned());
     };
     match unknown(&rule.other) {
         Some(names) => Err(format!("not supported: {names}")),

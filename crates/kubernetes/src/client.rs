@@ -96,7 +96,11 @@ impl ClusterClient {
                 Value::Array(items) => objects.extend(items),
                 // Some servers write an empty list as null. Any other value says nothing about the objects.
                 Value::Null if !version.is_empty() => {}
-                _ => return Err(ClusterFailure::Unreachable("the answer is no list of objects".to_owned())),
+                _ => {
+                    return Err(ClusterFailure::Unreachable(
+                        "the response is not a list of objects".to_owned(),
+                    ));
+                }
             }
             next = rest;
             if next.is_empty() {
@@ -181,11 +185,11 @@ impl ClusterClient {
             // One byte more shows that the body is too large.
             let body = open.body(ANSWER_BYTES_MAX + 1).await.map_err(ClusterFailure::Unreachable)?;
             if body.len() > ANSWER_BYTES_MAX {
-                let why = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
+                let why = format!("the response is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
                 return Err(ClusterFailure::Unreachable(why));
             }
             serde_json::from_slice(&body)
-                .map_err(|_| ClusterFailure::Unreachable("the answer is no JSON".to_owned()))
+                .map_err(|_| ClusterFailure::Unreachable("the response is not JSON".to_owned()))
         };
         in_time(exchange).await
     }
@@ -215,7 +219,7 @@ impl ClusterClient {
         }
         let body = if content.is_null() { String::new() } else { content.to_string() };
         let request = http_client::request(method, path, &fields, body.as_bytes())
-            .map_err(|_| ClusterFailure::Unreachable("the token is no text".to_owned()))?;
+            .map_err(|_| ClusterFailure::Unreachable("the token is not text".to_owned()))?;
         open.ask(&request).await.map(|head| head.status).map_err(ClusterFailure::Unreachable)
     }
 
@@ -245,7 +249,7 @@ impl KindWatch {
                 return told(&line).map(Some);
             }
             if self.text.len() > LINE_BYTES_MAX {
-                return Err(ClusterFailure::Unreachable("an object of the watch has no end".to_owned()));
+                return Err(ClusterFailure::Unreachable("an object in the watch is incomplete".to_owned()));
             }
             let piece = tokio::time::timeout(SILENCE_MAX, self.open.piece()).await;
             let piece = piece.map_err(|_| ClusterFailure::Unreachable("the watch is silent".to_owned()))?;
@@ -256,7 +260,7 @@ impl KindWatch {
 }
 
 fn told(line: &[u8]) -> Result<WatchEvent, ClusterFailure> {
-    let broken = || ClusterFailure::Unreachable("a line of the watch is no event".to_owned());
+    let broken = || ClusterFailure::Unreachable("a line of the watch is not an event".to_owned());
     let mut event: Value = serde_json::from_slice(line).map_err(|_| broken())?;
     let object = event["object"].take();
     match event["type"].as_str() {

@@ -68,7 +68,9 @@ pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<ClusterS
     let mut missing: Vec<ObjectKind> = ObjectKind::ALL.to_vec();
     let mut told = BTreeSet::new();
     while !missing.is_empty() {
-        let Some(one) = news.recv().await else { return Err("nobody watches the cluster".to_owned()) };
+        let Some(one) = news.recv().await else {
+            return Err("the watch of the cluster has ended".to_owned());
+        };
         match &one {
             News::All(kind, _) => missing.retain(|other| other != kind),
             News::Missing(kind) => {
@@ -103,7 +105,9 @@ fn start(client: &ClusterClient, sender: &Sender<News>) {
 
 fn not_installed(kind: ObjectKind) -> String {
     let (group, version, plural) = kind.path();
-    format!("the cluster does not know {plural} of {group}/{version}: they are not watched until it does")
+    format!(
+        "the cluster does not know {plural} of {group}/{version}: they are not watched until it knows them"
+    )
 }
 
 /// Applies changes to the cluster. Returns whether it may differ now.
@@ -233,7 +237,9 @@ impl<P: FollowingProxy> ClusterInstance<P> {
         let valid = valid(&self.cluster, &self.following.options, Some(&self.ports));
         let (translation, ports) = match valid {
             Ok(valid) => valid,
-            Err(why) => return self.tell("the whole", &format!("the cluster is not taken up: {why}")),
+            Err(why) => {
+                return self.tell("the whole", &format!("the cluster's configuration is not applied: {why}"));
+            }
         };
         let before = self.current.get();
         tls::keep_in_memory(&translation.files);
@@ -246,7 +252,7 @@ impl<P: FollowingProxy> ClusterInstance<P> {
             if let Err(why) = reloaded.unwrap_or_else(|error| Err(error.to_string())) {
                 self.current.set(before);
                 tls::keep_in_memory(&self.translation.files);
-                return self.tell("the whole", &format!("the cluster is not taken up: {why}"));
+                return self.tell("the whole", &format!("the cluster's configuration is not applied: {why}"));
             }
         }
         self.told.remove("the whole");
@@ -279,7 +285,10 @@ impl<P: FollowingProxy> ClusterInstance<P> {
             // Another message reports an unreachable server.
             Err(ClusterFailure::Unreachable(_)) => {}
             Err(failure) => {
-                self.tell("the lease", &format!("no statuses are written, there is no lease: {failure}"));
+                self.tell(
+                    "the lease",
+                    &format!("no statuses are written, because there is no lease: {failure}"),
+                );
             }
         }
         if self.election.holds() && !was_held {

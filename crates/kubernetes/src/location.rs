@@ -48,18 +48,18 @@ impl ClusterCredentials {
         let (is_secure, rest) = match (text.strip_prefix(SECURE), text.strip_prefix(PLAIN)) {
             (Some(""), _) => {
                 let in_pod = |name: &str| {
-                    let why = format!("this is no pod of a cluster, {name} is not set");
+                    let why = format!("this process is not in a pod of a cluster: {name} is not set");
                     variable(name).ok_or_else(|| refused(&why))
                 };
                 let (host, port) = (in_pod("KUBERNETES_SERVICE_HOST")?, in_pod("KUBERNETES_SERVICE_PORT")?);
-                let port = port.parse().map_err(|_| refused("KUBERNETES_SERVICE_PORT is no port"))?;
+                let port = port.parse().map_err(|_| refused("KUBERNETES_SERVICE_PORT is not a port"))?;
                 let file = |name: &str| Some(Path::new(ACCOUNT).join(name));
                 let (ca, token) = (ca.or_else(|| file("ca.crt")), token.or_else(|| file("token")));
                 return Ok(Self { is_secure: true, host, port, ca, token, certificate });
             }
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
-            (None, None) => return Err(refused("this is no URL of a cluster")),
+            (None, None) => return Err(refused("this is not the URL of a cluster")),
         };
         let rest = rest.trim_end_matches('/');
         let (host, port) = rest.rsplit_once(':').ok_or_else(|| refused("it has no port"))?;
@@ -116,7 +116,7 @@ mod tests {
             ("kubernetes://a.example", Err("it has no port")),
             ("kubernetes://:1", Err("it has no host")),
             ("kubernetes://a/b:1", Err("it has no host")),
-            ("kubernetes:x", Err("no URL of a cluster")),
+            ("kubernetes:x", Err("not the URL of a cluster")),
             ("kubernetes://", Err("KUBERNETES_SERVICE_PORT is not set")),
         ] {
             match (parsed(text, LocationFlags::default()), expected) {

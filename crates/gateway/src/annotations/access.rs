@@ -51,7 +51,7 @@ impl Annotations<'_> {
         let [has_type, has_secret] = ["auth-type", "auth-secret"].map(|name| is_there(self, name));
         if has_type != has_secret {
             self.faults
-                .push("annotation auth-type: it needs auth-secret, and the other way round".to_owned());
+                .push("annotation auth-type: it needs auth-secret, and auth-secret needs it".to_owned());
         }
         let kind = self.value("auth-type", |kind| if kind == "basic" { Ok(()) } else { Err("basic") });
         let secret = self.value("auth-secret", |secret| match secret.split_once('/') {

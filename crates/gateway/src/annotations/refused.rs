@@ -4,16 +4,16 @@
 pub(super) fn why(name: &str) -> &'static str {
     match name {
         "configuration-snippet" | "server-snippet" | "auth-snippet" | "stream-snippet" => {
-            "it is not supported: it is configuration of nginx; routes of --gateway-base can say much of it"
+            "it is not supported: it is nginx configuration; routes in --gateway-base can express much of it"
         }
         name if name.contains("modsecurity") => "it is not supported: there is no web application firewall",
         name if name.starts_with("auth-tls-") => {
-            "it is not supported: client certificates are asked for by listeners of --gateway-base"
+            "it is not supported: listeners in --gateway-base request client certificates"
         }
         name if name.starts_with("proxy-ssl-") => {
             "it is not supported: a BackendTLSPolicy for the service names the trusted CAs"
         }
-        "ssl-passthrough" => "it is not supported: a TLSRoute passes connections on",
+        "ssl-passthrough" => "it is not supported: a TLSRoute forwards TLS connections",
         "limit-connections" => {
             "it is not supported: connections of a client are not counted; limit-rps limits its requests"
         }
@@ -22,7 +22,8 @@ pub(super) fn why(name: &str) -> &'static str {
         }
         "limit-whitelist" => "it is not supported: limit-rps counts all clients",
         "custom-http-errors" | "default-backend" | "disable-proxy-intercept-errors" => {
-            "it is not supported: responses of servers are passed on as they are; error_pages of a route in --gateway-base replaces them"
+            "it is not supported: responses of servers are forwarded unchanged; error_pages of a route in \
+             --gateway-base replaces them"
         }
         "from-to-www-redirect" => {
             "it is not supported: an HTTPRoute for the other host, with RequestRedirect, does it"
@@ -32,18 +33,16 @@ pub(super) fn why(name: &str) -> &'static str {
             "it is not supported: cookies of a route in --gateway-base changes them"
         }
         "proxy-next-upstream" | "proxy-next-upstream-tries" | "proxy-next-upstream-timeout" => {
-            "it is not supported: requests are retried where no server has seen them, or if that does no harm"
+            "it is not supported: requests are retried if no server has seen them, or if a retry is safe"
         }
-        "service-upstream" => {
-            "it is not supported: endpoints of a service are asked themselves, as EndpointSlices have them"
-        }
+        "service-upstream" => "it is not supported: requests go directly to the endpoints in EndpointSlices",
         "upstream-vhost" => "it is not supported: an HTTPRoute with URLRewrite changes the host",
         "custom-headers" => "it is not supported: an HTTPRoute with ResponseHeaderModifier adds them",
         "mirror-target" | "mirror-request-body" | "mirror-host" => {
             "it is not supported: an HTTPRoute with RequestMirror does it"
         }
         name if name.starts_with("enable-opent") || name.starts_with("opent") => {
-            "it is not supported: [tracing] of --gateway-base holds for all"
+            "it is not supported: [tracing] in --gateway-base applies to all routes"
         }
         "auth-cache-key" | "auth-cache-duration" => {
             "it is not supported: the authentication server is asked about each request"

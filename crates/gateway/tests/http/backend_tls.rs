@@ -178,7 +178,7 @@ fn the_older_policy_holds_and_one_for_a_port_before_one_for_all() {
     assert_eq!(told, "!Accepted=Conflicted ResolvedRefs=ResolvedRefs");
     assert_eq!(
         messages(&translation, ObjectKind::BackendTlsPolicy, "a"),
-        "BackendTLSPolicy shop/z has a target of it, and comes first"
+        "BackendTLSPolicy shop/z has one of its targets, and takes precedence"
     );
     let target = json!([{ "group": "", "kind": "Service", "name": "cart", "sectionName": "web" }]);
     let mut of_port = named("port", "port.example");
@@ -222,7 +222,7 @@ fn protocols_of_ports_go_with_tls_or_say_why_not() {
         ("kubernetes.io/wss", true, "https://10.0.0.1:8080"),
         ("http", true, "https://10.0.0.1:8080"),
         ("https", false, "needs a BackendTLSPolicy"),
-        ("kubernetes.io/h2c", true, "is without TLS"),
+        ("kubernetes.io/h2c", true, "has no TLS"),
     ] {
         let mut cluster = scene();
         let spec = json!({ "ports": [{ "name": "web", "port": 80, "appProtocol": protocol }] });

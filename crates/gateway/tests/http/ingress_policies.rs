@@ -71,15 +71,15 @@ fn without_readable_passwords_no_client_is_admitted() {
         (&[("auth-type", "basic"), ("auth-secret", "odd")], "annotation auth-secret: Secret shop/odd: "),
         (&[("auth-type", "basic"), ("auth-secret", "other/users")], "in the namespace of the Ingress"),
         (&[("auth-type", "digest"), ("auth-secret", "users")], "expected basic"),
-        (&[("auth-secret", "users")], "it needs auth-secret, and the other way round"),
-        (&[("auth-type", "basic")], "it needs auth-secret, and the other way round"),
+        (&[("auth-secret", "users")], "it needs auth-secret, and auth-secret needs it"),
+        (&[("auth-type", "basic")], "it needs auth-secret, and auth-secret needs it"),
         (&[("auth-url", "http://gone.shop.svc/")], "annotation auth-url: Service shop/gone does not exist"),
         (&[("auth-url", "http://stock.other.svc/")], "no ReferenceGrant in other permits it"),
         (&[("auth-url", "https://cart.shop.svc:80/")], "auth-url: it needs a BackendTLSPolicy"),
         (&[("auth-url", "https://$host:8443/auth")], "the URL of a service, or https://$host/oauth2/auth"),
         (
             &[("auth-url", "https://$host/auth")],
-            "Ingress shop/i answers at a/auth, which asks who clients are",
+            "Ingress shop/i answers at a/auth, which authenticates clients",
         ),
         (&[("auth-signin", "https://$host/oauth2/start")], "annotation auth-signin: it needs auth-url"),
     ] {
@@ -160,22 +160,27 @@ fn without_a_usable_server_at_the_own_host_no_client_is_admitted() {
             none,
             [path("Prefix", "/other", "blog")],
             &["a"][..],
-            "Ingress shop/i answers at a/oauth2/auth, which asks who clients are itself",
+            "Ingress shop/i answers at a/oauth2/auth, which authenticates clients itself",
         ),
-        (none, auth.clone(), &["*.a"], "$host is known of a rule with one host alone"),
+        (none, auth.clone(), &["*.a"], "$host needs a rule with a single host"),
         (
             none,
             auth.clone(),
             &["b"],
-            "Ingress shop/i answers at b/oauth2/auth, which asks who clients are itself",
+            "Ingress shop/i answers at b/oauth2/auth, which authenticates clients itself",
         ),
         (none, [path("Prefix", "/oauth2", "gone")], &["a"], "Service shop/gone does not exist"),
-        (&[("whitelist-source-range", "10.0.0.0/8")], auth.clone(), &["a"], "which is not for all networks"),
+        (
+            &[("whitelist-source-range", "10.0.0.0/8")],
+            auth.clone(),
+            &["a"],
+            "which is limited to some networks",
+        ),
         (
             &[("auth-type", "basic"), ("auth-secret", "u")],
             auth.clone(),
             &["a"],
-            "which asks who clients are itself",
+            "which authenticates clients itself",
         ),
         (
             &[("rewrite-target", "/x")],
@@ -364,7 +369,7 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
     for (cluster, expected) in [
         (
             own("next", host("a", &[path("Prefix", "/", "gone")])),
-            "Ingress shop/next: it takes no requests: Service shop/gone does not exist",
+            "Ingress shop/next: it gets no requests: Service shop/gone does not exist",
         ),
         (
             own("next", host("a", &[path("Prefix", "/x", "blog")])),
@@ -372,12 +377,12 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
         ),
         (
             own("z", host("a", &[path("Prefix", "/", "blog")])),
-            "Ingress shop/z: annotation canary: an older one has a/",
+            "Ingress shop/z: annotation canary: an older canary has a/",
         ),
         (elsewhere, "Ingress other/next: annotation canary: no other Ingress has a/"),
         (
             canary(&[("canary-weight", "many")], &[]),
-            r#"Ingress shop/next: it takes no requests: annotation canary-weight: "many" is not supported; expected a number of at most 1000"#,
+            r#"Ingress shop/next: it gets no requests: annotation canary-weight: "many" is not supported; expected a number of at most 1000"#,
         ),
     ] {
         let translation = translated(&cluster);
@@ -397,7 +402,7 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
             mistakes.into_iter().map(complaint).collect()
         });
     let translation = translation.expect("each mistake comes from an object");
-    assert!(remarks(&translation)[0].starts_with("Ingress shop/next: it takes no requests: "));
+    assert!(remarks(&translation)[0].starts_with("Ingress shop/next: it gets no requests: "));
     assert_eq!(answer(&config(&translation), 80, "GET http://a/"), "shop.cart.80");
     // A mistake in the main Ingress does not affect the canary.
     let translation = translated(&canary(&share, &[("auth-signin", "x")]));

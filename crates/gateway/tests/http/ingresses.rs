@@ -125,7 +125,8 @@ fn unsupported_parts_are_answered_with_500_and_reported() {
     for (ingress, expected) in [
         (
             ingress("i", &[("auth-snippet", "x"), ("configuration-snippet", "x")], one()),
-            "Ingress shop/i: annotation auth-snippet: it is not supported: it is configuration of nginx; routes of --gateway-base can say much of it",
+            "Ingress shop/i: annotation auth-snippet: it is not supported: it is nginx configuration; routes \
+             in --gateway-base can express much of it",
         ),
         (
             ingress("i", &[("proxy-body-size", "huge")], one()),
@@ -185,10 +186,7 @@ fn paths_are_expressions_where_annotations_say_so() {
     assert_eq!(answer(&config, 80, "GET http://a/vx/x"), "404");
     let broken = host("a", &[path("ImplementationSpecific", "/(?=x)", "cart")]);
     let translation = with(&ingress("i", &[("use-regex", "true")], broken));
-    assert_eq!(
-        remarks(&translation),
-        ["Ingress shop/i: path \"/(?=x)\" is no expression that is known here"]
-    );
+    assert_eq!(remarks(&translation), ["Ingress shop/i: path \"/(?=x)\" is not a supported expression"]);
 }
 
 #[test]

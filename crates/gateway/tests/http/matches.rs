@@ -171,7 +171,7 @@ fn unsupported_rules_have_a_condition_and_are_answered_with_500() {
             json!({ "backendRefs": [{ "name": "cart", "port": 80, "filters": [{ "type": "CORS" }] }] }),
             "filters of backendRefs are not supported",
         ),
-        (json!({ "timeouts": { "request": "soon" } }), "timeouts: \"soon\" is no duration"),
+        (json!({ "timeouts": { "request": "soon" } }), "timeouts: \"soon\" is not a duration"),
         (
             json!({ "matches": [{ "path": { "type": "Glob", "value": "/x" } }] }),
             "path of type Glob is not supported",

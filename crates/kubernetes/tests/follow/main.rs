@@ -280,7 +280,7 @@ fn only_a_list_without_objects_says_that_there_are_none() {
     }
     assert!(
         seen.iter()
-            .any(|told| matches!(told, Told::Failure(Some(why)) if why.contains("no list of objects")))
+            .any(|told| matches!(told, Told::Failure(Some(why)) if why.contains("not a list of objects")))
     );
     let said =
         seen.iter().filter(|told| matches!(told, Told::Message(said) if said.contains("is not watched")));
