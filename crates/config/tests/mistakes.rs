@@ -68,8 +68,7 @@ fn one_mistake_each() {
         ),
         (
             "[redis]\nurl = \"redis://me:secret@127.0.0.1\"",
-            "5:7: url: \"a user in the URL\" belongs in user, and the password in password_file; expected a \
-             URL such as redis://127.0.0.1:6379",
+            "5:7: url: \"a user in the URL\" belongs in user, and the password in password_file; expected a URL such as redis://127.0.0.1:6379",
         ),
         (
             "[redis]\nurl = \"rediss://a.example/x\"",
@@ -282,8 +281,7 @@ fn routes() {
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"A.example\"\n[[route]]\nupstream = \"app\"\nhost = \"a.example\"\npath = \"/\"",
-            "6:1: [[route]]: host \"a.example\" with path \"/\" appears twice; expected a host, path or \
-             condition other than the one in line 3",
+            "6:1: [[route]]: host \"a.example\" with path \"/\" appears twice; expected a host, path or condition other than the one in line 3",
         ),
     ] {
         assert_eq!(said(&file(route)), [expected], "{route}");
@@ -407,8 +405,7 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true, groups = [\"X25519MLKEM768\"] }",
-            "5:38: groups has no group for TLS 1.2, which is permitted here; expected X25519, secp256r1 or \
-             secp384r1 as well, or min_version = \"1.3\"".to_owned(),
+            "5:38: groups has no group for TLS 1.2, which is permitted here; expected X25519, secp256r1 or secp384r1 as well, or min_version = \"1.3\"".to_owned(),
         ),
         (
             "tls = { self_signed = true, ciphers = [\"TLS_AES_128_GCM_SHA256\"] }",
@@ -464,8 +461,7 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\", \"a.example\"], upstream = \"app\" }]",
-            "6:40: names: an earlier entry already forwards \"a.example\"; expected each name once, or with \
-             another alpn".to_owned(),
+            "6:40: names: an earlier entry already forwards \"a.example\"; expected each name once, or with another alpn".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], upstream = \"ap\" }]",
@@ -485,8 +481,7 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], split = { app = 0 } }]",
-            "6:49: split: no upstream gets a share; expected a weight above 0, such as { old = 9, new = 1 \
-             }".to_owned(),
+            "6:49: split: no upstream gets a share; expected a weight above 0, such as { old = 9, new = 1 }".to_owned(),
         ),
         (
             "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], split = { ap = 1 } }]",
@@ -494,8 +489,7 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true }\nredirect_to_https = true",
-            "6:21: redirect_to_https cannot be combined with tls: it would redirect in a loop; expected it \
-             on a listener without tls"
+            "6:21: redirect_to_https cannot be combined with tls: it would redirect in a loop; expected it on a listener without tls"
                 .to_owned(),
         ),
         ("hsts = \"365d\"", "5:8: hsts needs tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to report clients that use https".to_owned()),
@@ -508,14 +502,12 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true }\nhttp3 = true\nproxy_protocol = [\"10.0.0.0/8\"]",
-            "6:9: http3 cannot be combined with proxy_protocol, which has no form for QUIC; expected one of \
-             them, or two listeners"
+            "6:9: http3 cannot be combined with proxy_protocol, which has no form for QUIC; expected one of them, or two listeners"
                 .to_owned(),
         ),
         (
             "tls = { self_signed = true }\nhttp3 = true\npassthrough = [{ names = [\"a.example\"], upstream = \"app\" }]",
-            "6:9: http3 cannot be combined with passthrough, which forwards TLS over TCP; expected one of \
-             them, or two listeners"
+            "6:9: http3 cannot be combined with passthrough, which forwards TLS over TCP; expected one of them, or two listeners"
                 .to_owned(),
         ),
         (
@@ -598,8 +590,7 @@ fn tls_that_is_hardly_meant_is_a_warning() {
     }
     let redirect = "[[listen]]\naddress = \"127.0.0.1:80\"\nredirect_to_https = true\n";
     let https = "[[listen]]\naddress = \"127.0.0.1:443\"\ntls = { self_signed = true }\n";
-    let alone = "f:5:21: redirect_to_https: no listener has tls; expected a [[listen]] with tls, for the \
-                 redirected clients";
+    let alone = "f:5:21: redirect_to_https: no listener has tls; expected a [[listen]] with tls, for the redirected clients";
     let reached = "f:1:10: route \"/\" is never reached: all its listeners redirect to https";
     assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}")), [reached, alone]);
     // A proxy in front that ends TLS says who came by https.
@@ -776,8 +767,7 @@ fn a_file_of_another_proxy_is_one_mistake() {
     let nginx = "http {\n  server {\n    listen 80;\n    location / { proxy_pass http://a; }\n  }\n}\n";
     let mistakes = config::parse(nginx, "nginx.conf").expect_err("it is no file of ours");
     assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-    let said = "nginx.conf:1:1: this is a configuration of nginx; `vanward adapt nginx nginx.conf` \
-                translates it; expected a configuration of vanward, in TOML: ";
+    let said = "nginx.conf:1:1: this is a configuration of nginx; `vanward adapt nginx nginx.conf` translates it; expected a configuration of vanward, in TOML: ";
     assert!(mistakes[0].to_string().starts_with(said), "{}", mistakes[0]);
     assert_eq!(mistakes[0].shown(), "    1 | http {\n      | ^^^^^^\n");
     let haproxy = "defaults\n  mode http\nfrontend a\n  bind :80\n";
