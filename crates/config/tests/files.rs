@@ -170,12 +170,9 @@ fn mistakes_are_in_the_file_that_has_them() {
         (
             "[\"a.toml\", \"twice.toml\"]\nworkers = 1",
             &[
-                "etc/twice.toml:1:1: workers appears twice: also at etc/v.toml:2; expected it in one of the \
-                 files",
-                "etc/twice.toml:2:1: [[route]]: host \"a.example\" with path \"/\" appears twice; expected a \
-                 host, path or condition other than the one in etc/a.toml:1",
-                "etc/twice.toml:5:11: [upstream.a] appears twice: also at etc/a.toml:4; expected it in one \
-                 of the files",
+                "etc/twice.toml:1:1: workers appears twice: also at etc/v.toml:2; expected it in one of the files",
+                "etc/twice.toml:2:1: [[route]]: host \"a.example\" with path \"/\" appears twice; expected a host, path or condition other than the one in etc/a.toml:1",
+                "etc/twice.toml:5:11: [upstream.a] appears twice: also at etc/a.toml:4; expected it in one of the files",
             ],
         ),
         ("\"syntax.toml\"", &["etc/syntax.toml:3:8: a value is missing after ="]),
