@@ -194,7 +194,7 @@ mod tests {
             "3 rounds instead of 5",
             "measurements of 10s instead of 60s",
             "warm-ups of 300ms instead of none",
-            "measurements of 10s in 1 case too",
+            "measurements of 10s in 1 case, too",
             "2 of 9 cases",
             "2 of 3 proxies",
             "load by wrk in 2 cases",

@@ -76,6 +76,8 @@ impl StatLine {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     #[test]
@@ -90,7 +92,13 @@ mod tests {
     fn children_are_counted_with_their_parent() {
         let own = usage_of(std::process::id()).expect("this process");
         assert!(own.memory_bytes > KIB);
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pipe = std::process::Stdio::piped;
+        let mut child = std::process::Command::new("cat").stdin(pipe()).stdout(pipe()).spawn().expect("cat");
+        // Its memory may be 0 until it runs.
+        let mut sent = child.stdin.take().expect("a pipe");
+        sent.write_all(b"x").expect("it reads");
+        let mut echo = [0];
+        child.stdout.take().expect("a pipe").read_exact(&mut echo).expect("it answers");
         let both = usage_of(std::process::id()).expect("this process");
         let alone = usage_of(child.id()).expect("a child");
         child.kill().expect("a child of ours");
