@@ -680,7 +680,7 @@ fn distributions_and_samples_are_files_by_case_and_proxy() {
     assert!(files.len() == 14 && files.contains(&"tiny-constant-nginx-load.csv".to_owned()), "{files:?}");
     let page = page::render(&summary).expect("a page");
     for wanted in
-        ["What proxy, generator and origins used", "class=\"series\"", "new uPlot(", "CPU over time"]
+        ["Resources used by proxy, generator and origins", "class=\"series\"", "new uPlot(", "CPU over time"]
     {
         assert!(page.contains(wanted), "{wanted}");
     }

@@ -332,7 +332,7 @@ fn a_comparison_is_shown_in_every_form() {
     let page = crate::page::comparison(&comparison).expect("a page");
     for form in [&text.replace("\n  ", " "), &markdown, &page] {
         assert!(form.contains("vanward became worse in requests per second, over all cases"), "{form}");
-        assert!(form.contains("beside direct, nginx, haproxy"), "{form}");
+        assert!(form.contains("relative to direct, nginx, haproxy"), "{form}");
     }
     let json: serde_json::Value = serde_json::from_str(&show::json(&comparison)).expect("JSON");
     assert_eq!((&json["basis"], &json["controls"][1]), (&json!("controls"), &json!("nginx")));
