@@ -216,7 +216,7 @@ fn another_process_on_the_machine_is_noticed() {
     let _spinning = Spinning((0..cores).map(spin).collect());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let said = said(folder.path(), &PLAN.replace("requests = 20\n", ""));
-    assert!(said.contains("Others used") && said.contains("Not ranked: vanward."), "{said}");
+    assert!(said.contains("Other programs used") && said.contains("Not ranked: vanward."), "{said}");
 }
 
 #[test]
