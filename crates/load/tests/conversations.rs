@@ -507,8 +507,9 @@ fn falling_silent(after: usize) -> SocketAddr {
 
 #[test]
 fn a_server_that_falls_silent_is_in_the_figures_and_makes_the_run_invalid() {
-    let ended = LoadPlan { requests: None, duration_seconds: Some(0.8), ..plan(falling_silent(0), 1) };
-    let arrival = Arrival::Constant { requests_per_second: 100.0 };
+    // Long enough for the silence to last several times as long as an answer on a busy machine.
+    let ended = LoadPlan { requests: None, duration_seconds: Some(2.0), ..plan(falling_silent(0), 1) };
+    let arrival = Arrival::Constant { requests_per_second: 40.0 };
     let of = |connections, arrival: &Arrival| LoadPlan {
         urls: vec![format!("http://{}/", falling_silent(50))],
         connections,
