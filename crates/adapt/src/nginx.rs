@@ -4,6 +4,10 @@
 mod access;
 /// Caching and compression.
 mod bodies;
+/// Conditions of `if`, as expressions.
+mod conditions;
+/// Constant variables.
+mod constants;
 /// Files, fixed answers and redirects.
 mod content;
 /// Listeners, from `listen` and the servers' TLS directives.
@@ -42,7 +46,12 @@ use syntax::Directive;
 /// directives.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (tree, source) = syntax::read(text, file, include)?;
+    let (tree, constants) = constants::fold(tree);
     let mut adapter = NginxAdapter::new(&source);
+    for number in constants {
+        let why = "its value is written where it is used";
+        adapter.sheet.needless(number, why);
+    }
     adapter.all(&tree);
     Ok(adapter.finish())
 }

@@ -97,6 +97,17 @@ pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, Strin
         }
     }
     let made = made.replace(".*.*", ".*");
+    valid(made, text)
+}
+
+/// Converts an expression that may match anywhere to one that Vanward looks for anywhere; or returns why it is invalid.
+pub(crate) fn search(text: &str, ignores_case: bool) -> Result<String, String> {
+    let case = if ignores_case { "(?i)" } else { "" };
+    valid(format!("{case}{text}"), text)
+}
+
+/// Returns an expression made of `text`, if it is valid.
+fn valid(made: String, text: &str) -> Result<String, String> {
     let mut parser = regex_syntax::ParserBuilder::new();
     parser.unicode(false).utf8(false).nest_limit(50);
     match parser.build().parse(&made) {

@@ -3,6 +3,7 @@
 //! Both proxies prefer an exact path, then expressions in their order, then the longest prefix. `^~` becomes an
 //! expression before all others, if there are any.
 
+use super::conditions;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
@@ -211,8 +212,16 @@ impl<'s> NginxAdapter<'s> {
                     self.response_headers(&inner, &mut answer);
                 }
                 ("if", [returned]) if returned.name == "return" => {
-                    let Some(method) = method_of(block) else { continue };
-                    answer.methods = Some((DraftValue::List(vec![method.into()]), from(block)));
+                    let is_one = location.scope.own().iter().filter(|other| other.name == "if").count() == 1;
+                    match method_of(block).filter(|_| is_one) {
+                        Some(method) => {
+                            answer.methods = Some((DraftValue::List(vec![method.into()]), from(block)));
+                        }
+                        None => match self.when(block, returned, &location.scope) {
+                            Some(when) => answer.when = Some(when),
+                            None => continue,
+                        },
+                    }
                     self.answer(returned, &inner, &mut answer);
                 }
                 _ => continue,
@@ -220,6 +229,43 @@ impl<'s> NginxAdapter<'s> {
             answered.push(answer);
         }
         answered
+    }
+
+    /// Translates the condition of an `if` with a `return`, or notes why that is not possible.
+    fn when(
+        &mut self,
+        block: &Directive,
+        returned: &Directive,
+        scope: &BlockScope<'s>,
+    ) -> Option<(String, Vec<StatementOrigin>)> {
+        let has_group = |word: &String| {
+            word.as_bytes().windows(2).any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit())
+        };
+        let condition = match conditions::written(&block.words, scope.outermost()) {
+            Ok(_) if returned.words.iter().any(has_group) => {
+                Err("its `return` uses groups of the expression".to_owned())
+            }
+            condition => condition,
+        };
+        match condition {
+            Ok(condition) => {
+                let mut origins = from(block);
+                for declaration in scope.outermost() {
+                    if condition.declared.contains(&declaration.number) {
+                        origins.extend(from(declaration));
+                        for entry in declaration.inner() {
+                            self.note(entry, RemarkKind::NeedsNothing, "it is part of its block", "");
+                        }
+                    }
+                }
+                Some((condition.text, origins))
+            }
+            Err(why) => {
+                let instead = "write a [[route]] with the condition: docs/conditions.md";
+                self.note(block, RemarkKind::Refused, &why, instead);
+                None
+            }
+        }
     }
 
     fn unreachable(&mut self, block: &Directive) {
@@ -271,7 +317,10 @@ impl<'s> NginxAdapter<'s> {
         let mut entries = Vec::new();
         for directive in scope.own() {
             match directive.name.as_str() {
-                "if" => entries.extend(self.condition(directive, scope)),
+                "if" => match self.condition(directive, scope) {
+                    Some(entry) => entries.push(entry),
+                    None => entries.extend(self.first(directive, scope)),
+                },
                 "rewrite" => entries.extend(self.moved(directive)),
                 _ => {}
             }
@@ -305,6 +354,31 @@ impl<'s> NginxAdapter<'s> {
         }
         self.answer(answer, &inner, &mut entry);
         Some(entry)
+    }
+
+    /// Translates another `if (…) { return … }` of a server, which comes before all locations: a route for all paths,
+    /// and one for each exact path, because those take precedence.
+    fn first(&mut self, block: &'s Directive, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
+        let [returned] = block.inner() else { return Vec::new() };
+        if returned.name != "return" {
+            return Vec::new();
+        }
+        let Some(when) = self.when(block, returned, scope) else { return Vec::new() };
+        let exact = scope.own().iter().filter(|directive| directive.name == "location");
+        let exact = exact.filter_map(|location| match LocationMatch::from_location(location) {
+            LocationMatch::Exact(path) if is_path(&path) => Some(format!("= {path}")),
+            _ => None,
+        });
+        let paths: Vec<String> = std::iter::once("~ (?s).*".to_owned()).chain(exact).collect();
+        let inner = scope.within(block.inner());
+        let mut entries = Vec::new();
+        for path in paths {
+            let mut entry = RouteEntry::new(path, Vec::new());
+            entry.when = Some(when.clone());
+            self.answer(returned, &inner, &mut entry);
+            entries.push(entry);
+        }
+        entries
     }
 
     /// Translates a `rewrite` that answers: `permanent`, `redirect`, or to another site.

@@ -46,6 +46,11 @@ impl<'s> BlockScope<'s> {
         self.own().iter().rev().find(|directive| directive.name == name)
     }
 
+    /// The directives of the outermost block.
+    pub(crate) fn outermost(&self) -> &'s [Directive] {
+        self.0.last().copied().unwrap_or_default()
+    }
+
     /// All directives of a name in the outermost block.
     pub(crate) fn outer(&self, name: &str) -> Vec<&'s Directive> {
         self.0

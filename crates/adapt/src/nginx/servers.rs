@@ -18,13 +18,21 @@ pub(super) struct RouteEntry {
     /// Replaces the server's hosts.
     pub(super) host: Option<(String, Vec<StatementOrigin>)>,
     pub(super) methods: Option<(DraftValue, Vec<StatementOrigin>)>,
+    pub(super) when: Option<(String, Vec<StatementOrigin>)>,
     pub(super) options: DraftTable,
 }
 
 impl RouteEntry {
     pub(super) fn new(path: impl Into<String>, from: Vec<StatementOrigin>) -> Self {
         let options = DraftTable::default();
-        Self { path: path.into(), from, host: None, methods: None, options }
+        Self { path: path.into(), from, host: None, methods: None, when: None, options }
+    }
+
+    /// A text that differs for routes with different conditions besides host and path.
+    fn conditions(&self) -> String {
+        let methods = self.methods.as_ref().map(|(methods, _)| format!("{methods:?}"));
+        let when = self.when.as_ref().map(|(when, _)| when.as_str());
+        methods.unwrap_or_default() + when.unwrap_or_default()
     }
 }
 
@@ -122,8 +130,11 @@ impl<'s> NginxAdapter<'s> {
         if let Some((methods, origins)) = &entry.methods {
             route.set("methods", methods.clone(), origins.clone());
         }
+        if let Some((when, origins)) = &entry.when {
+            route.set("when", when.clone(), origins.clone());
+        }
         let host = route.get("host").map_or(String::new(), |host| format!("{host:?}"));
-        let methods = entry.methods.as_ref().map_or(String::new(), |(methods, _)| format!("{methods:?}"));
+        let methods = entry.conditions();
         if !self.taken.insert((listeners.join(" "), host + &methods, entry.path.clone())) {
             let number = entry.from.iter().find_map(|origin| match origin {
                 StatementOrigin::Directive(number) => Some(*number),
@@ -143,7 +154,7 @@ impl<'s> NginxAdapter<'s> {
 
     /// Returns the hosts of a server that no earlier server has at the same listeners and path.
     fn free_hosts(&mut self, site: &NginxSite<'s>, entry: &RouteEntry, listeners: &[String]) -> Vec<String> {
-        let methods = entry.methods.as_ref().map_or(String::new(), |(methods, _)| format!("{methods:?}"));
+        let methods = entry.conditions();
         let place =
             |host: &String| (listeners.join(" "), format!("one {host} {methods}"), entry.path.clone());
         let mut free = Vec::new();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, whole};
 
-const SAMPLES: [(&str, &str); 12] = [
+const SAMPLES: [(&str, &str); 13] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
     ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
@@ -16,6 +16,7 @@ const SAMPLES: [(&str, &str); 12] = [
     ("10", include_str!("../../samples/nginx/10-names-regex.conf")),
     ("11", include_str!("../../samples/nginx/11-api-gateway.conf")),
     ("12", include_str!("../../samples/nginx/12-redirects.conf")),
+    ("13", include_str!("../../samples/nginx/13-conditions.conf")),
 ];
 
 fn adapted(text: &str) -> Adapted {
@@ -261,5 +262,72 @@ proptest::proptest! {
             let (_, source) = syntax::read(&text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect("it was read");
             told::sound(&source, &adapted);
         }
+    }
+}
+
+/// The idiom of a collection of 371 files.
+#[test]
+fn constants_are_written_where_they_are_used() {
+    let text = "server { listen 80; set $app outer; location / { set $app shop; set $port 80; set $proto http; \
+                proxy_pass $proto://$app:$port; proxy_set_header X-App ${app}_x; } location /b { proxy_pass http://$app; } }";
+    let written = options(text).join("\n");
+    for expected in ["servers = [\"http://shop:80\"]", "X-App = \"shop_x\"", "servers = [\"http://outer\"]"] {
+        assert!(written.contains(expected), "{expected}: {written}");
+    }
+    // Not constant: set by an `if`, set twice, or made of another variable.
+    for set in ["set $app a; if ($arg_b) { set $app b; }", "set $app a; set $app b;", "set $app $host;"] {
+        let written = options(&in_location(&format!("{set} proxy_pass http://$app;"))).join("\n");
+        assert!(written.contains("status = 501"), "{set}: {written}");
+    }
+}
+
+#[test]
+fn conditions_with_a_return_become_routes() {
+    let declarations = "map $http_user_agent $bot { default 0; ~*(spider|crawl) 1; curl/8 1; } \
+                        map $request_method $kind { default other; GET read; HEAD read; } \
+                        map $args $blank { a \"\"; default 1; } \
+                        geo $inside { default 0; 10.0.0.0/8 1; 10.1.0.0/16 0; }";
+    let agent = "(request.headers[\"user-agent\"] ?? \"\")";
+    let bot = format!("{agent}.lowerAscii() == \"curl/8\" || {agent}.matches(\"(?i)(spider|crawl)\")");
+    let inside =
+        "client.address in \"10.1.0.0/16\" ? false : client.address in \"10.0.0.0/8\" ? true : false";
+    for (condition, expected) in [
+        ("$request_method !~ ^(GET|HEAD)$", "!request.method.matches(\"^(GET|HEAD)$\")"),
+        ("$http_user_agent ~* \"bad bot\"", &format!("{agent}.matches(\"(?i)bad bot\")")),
+        ("$http_x_key != secret", "(request.headers[\"x-key\"] ?? \"\") != \"secret\""),
+        ("$arg_debug", "!((request.query[\"debug\"] ?? \"\") in [\"\", \"0\"])"),
+        ("$cookie_a_b = \"\"", "(request.cookies[\"a_b\"] ?? \"\") == \"\""),
+        ("$uri ~ \\.php$", "request.path.matches(\"\\\\.php$\")"),
+        ("$bot", &bot),
+        ("$bot = 0", &format!("!({bot})")),
+        ("$kind = read", "request.method.lowerAscii() == \"get\" || request.method.lowerAscii() == \"head\""),
+        ("$blank", "!((request.query ?? \"\").lowerAscii() == \"a\")"),
+        ("$inside", inside),
+        ("$inside = 7", "false"),
+    ] {
+        let location =
+            format!("location / {{ if ({condition}) {{ return 403; }} proxy_pass http://127.0.0.1:1; }}");
+        let server =
+            format!("if ({condition}) {{ return 403; }} location = /x {{ proxy_pass http://127.0.0.1:1; }}");
+        for (body, routes) in [(location, 1), (server, 2)] {
+            let text = format!("{declarations} server {{ listen 80; {body} }}");
+            let written = checked(&text).toml;
+            let whens: Vec<&str> = written.lines().filter_map(|line| line.strip_prefix("when = ")).collect();
+            assert_eq!(whens.len(), routes, "{body}: {written}");
+            let parsed: toml::Table = toml::from_str(&written).expect("is TOML");
+            let all = parsed["route"].as_array().expect("routes").iter();
+            let found: Vec<&str> = all.filter_map(|route| route.get("when")?.as_str()).collect();
+            assert_eq!(found, vec![expected; routes], "{body}");
+        }
+    }
+    for refused in
+        ["$request_uri ~ x", "-f $request_filename", "$host = $http_host", "$http_a ~ (?=x)", "$nothing"]
+    {
+        let text = format!(
+            "{declarations} server {{ listen 80; location / {{ if ({refused}) {{ return 403; }} }} }}"
+        );
+        let adapted = checked(&text);
+        assert!(!adapted.toml.contains("when ="), "{refused}: {}", adapted.toml);
+        assert!(adapted.remarks.iter().any(|remark| remark.to_string().contains(": if")), "{refused}");
     }
 }

@@ -51,6 +51,7 @@ impl Peer {
                 "10-names-regex.conf",
                 "11-api-gateway.conf",
                 "12-redirects.conf",
+                "13-conditions.conf",
             ],
             Self::Haproxy => &[
                 "01-reverse-proxy.cfg",

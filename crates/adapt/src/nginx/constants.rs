@@ -1,0 +1,106 @@
+//! Writes the values of constant variables where they are used: `set $app shop; proxy_pass http://$app:80;`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::syntax::Directive;
+
+/// Directives whose words name variables, rather than use them.
+const NAMING: [&str; 9] =
+    ["set", "if", "map", "geo", "split_clients", "auth_request_set", "perl_set", "js_set", "log_format"];
+
+/// Replaces variables by their values, and returns the numbers of the `set` directives that are done.
+///
+/// A variable is constant within a block if the block sets it once, to a text without other variables, and no `if`
+/// in it sets it. An inner block may set it again.
+pub(super) fn fold(tree: Vec<Directive>) -> (Vec<Directive>, BTreeSet<usize>) {
+    let mut done = BTreeSet::new();
+    let folded = level(tree, &BTreeMap::new(), &mut done);
+    (folded, done)
+}
+
+fn level(
+    block: Vec<Directive>,
+    outer: &BTreeMap<String, String>,
+    done: &mut BTreeSet<usize>,
+) -> Vec<Directive> {
+    let mut known = outer.clone();
+    let mut changed = BTreeSet::new();
+    for directive in block.iter().filter(|directive| directive.name == "if") {
+        set_within(directive, &mut changed);
+    }
+    known.retain(|name, _| !changed.contains(name));
+    for directive in &block {
+        let Some(name) = set_by(directive) else { continue };
+        let is_once = block.iter().filter(|other| set_by(other) == Some(name)).count() == 1;
+        let value = replaced(directive.word(1), &known);
+        if is_once && !changed.contains(name) && !value.contains('$') {
+            known.insert(name.to_owned(), value);
+            done.insert(directive.number);
+        } else {
+            known.remove(name);
+        }
+    }
+    let fold_one = |mut directive: Directive| {
+        if !NAMING.contains(&directive.name.as_str()) {
+            directive.words.iter_mut().for_each(|word| *word = replaced(word, &known));
+        }
+        directive.block = directive.block.map(|inner| level(inner, &known, done));
+        directive
+    };
+    block.into_iter().map(fold_one).collect()
+}
+
+/// Returns the variable that a directive sets, without its dollar sign.
+fn set_by(directive: &Directive) -> Option<&str> {
+    let is_set = directive.name == "set" && directive.words.len() == 2;
+    directive.word(0).strip_prefix('$').filter(|_| is_set)
+}
+
+fn set_within(block: &Directive, changed: &mut BTreeSet<String>) {
+    for directive in block.inner() {
+        changed.extend(set_by(directive).map(str::to_owned));
+        set_within(directive, changed);
+    }
+}
+
+/// Replaces `$name` and `${name}`, for these names.
+fn replaced(text: &str, known: &BTreeMap<String, String>) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        made.push_str(&rest[..dollar]);
+        let behind = &rest[dollar + 1..];
+        let (name, after) = match behind.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
+            Some(split) => split,
+            None => {
+                let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+                behind.split_at(behind.find(|character| !is_name(character)).unwrap_or(behind.len()))
+            }
+        };
+        match known.get(name) {
+            Some(value) => made.push_str(value),
+            None => made.push_str(&rest[dollar..rest.len() - after.len()]),
+        }
+        rest = after;
+    }
+    made.push_str(rest);
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_where_nginx_ends_them() {
+        let known = [("app", "shop"), ("port", "80")];
+        let known = known.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        for (text, expected) in [
+            ("http://$app:$port/$uri", "http://shop:80/$uri"),
+            ("${app}_x $app_x $", "shop_x $app_x $"),
+            ("$$app ${none} ${app", "$shop ${none} ${app"),
+        ] {
+            assert_eq!(replaced(text, &known), expected, "{text}");
+        }
+    }
+}
