@@ -71,12 +71,12 @@ deny = ["192.0.2.7"]
 auth = { realm = "Staff \"only\"", users = "DIR/users" }
 jwt = { keys = "DIR/keys.json", algorithms = ["ES256", "EdDSA"], issuer = "https://id.example.com/", audience = ["api", "web"], leeway = "1m", allow_no_expiry = true, require = { "https://example.com/roles" = ["admin", "owner"], sub = "*" }, from = "cookie:session", token_bytes = "4KiB", remove_token = true, user = "email", claims = { X-User = "sub", X-Roles = "realm_access.roles" } }
 web_bot_auth = { agents = ["https://bot.example.com", "http://[::1]:8080"], lifetime = "1h", leeway = "1m", refresh = "2h", ca = "DIR/ca.pem" }
-rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed" }]
+rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed", when = 'request.method == "POST"' }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
 request_buffering = { memory = "1MiB", max_size = "10MB" }
-mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored" }
+mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored", when = 'request.method == "GET"' }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
 response_headers = { use = ["security", "own"], set = { X-Status = "$status \"$$\"" }, default = { Server-Timing = "a" }, remove = "Server" }
@@ -91,7 +91,7 @@ rate = ["5KB/s", "1KB/s burst 64KB per client/24"]
 upload_rate = "1Mbit/s per request"
 weight = 3
 delay = "2s±100ms normal"
-cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, send_tags = true, targets = ["Shop-Cache-Control", "surrogate-control"], send_targets = ["shop-cache-control"], force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
+cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, send_tags = true, targets = ["Shop-Cache-Control", "surrogate-control"], send_targets = ["shop-cache-control"], force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"], when = '!("session" in request.cookies)' }
 
 [faults]
 seed = 7

@@ -25,7 +25,7 @@ use route::{AccessDecision, RateVerdict, Split};
 
 use crate::answer;
 use crate::context::exchange_slot::CurrentRequest;
-use crate::context::plan::{RoutePolicies, SplitAsking, SplitKey};
+use crate::context::plan::{Limit, RoutePolicies, SplitAsking, SplitKey};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields};
 use crate::exchange::ExchangeState;
@@ -73,7 +73,11 @@ pub(crate) fn count(
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
     let user = if has_user { policies.user(routed.user, request.texts.user()) } else { "" };
     let now_ns = ctx.worker.time_ns();
-    let mut limits = policies.limits.iter().filter(|limit| limit.of_users == has_user);
+    let counts = |limit: &&Limit| {
+        let when = limit.settings.when.as_deref();
+        limit.of_users == has_user && seen::holds(ctx, routed, &request.head, bytes, when)
+    };
+    let mut limits = policies.limits.iter().filter(counts);
     // Stops at the first limit that refuses, so that the request does not count against later ones.
     let counted = limits.try_for_each(|limit| {
         let verdict = match &limit.told {

@@ -305,7 +305,8 @@ fn admit(
     routed.route = route;
     routed.upstream = settings.upstream;
     routed.has_policies = settings.policies.is_some();
-    routed.is_cached = settings.is_cached;
+    routed.is_cached =
+        settings.is_cached && seen::holds(ctx, routed, head, bytes, settings.cache_when.as_deref());
     // A known length is rejected before a byte of the body is read.
     if let BodyFraming::Length(length) = routed.framing
         && routed.client_limits(ctx).body_bytes.is_some_and(|limit| length > limit)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use expression::Expression;
 use ipnet::IpNet;
 use route::{
     Alone, CookieRewrite, Cors, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite, PathRule,
@@ -65,6 +66,8 @@ pub struct Route {
     pub shaping: Shared<Shaping>,
     /// The cache policy; `None` turns caching off. Requires `Settings::cache`.
     pub cache: Option<Box<cache::CachePolicy>>,
+    /// The condition under which requests use the cache; `None` means all.
+    pub cache_when: Option<Arc<Expression>>,
 }
 
 impl Route {
@@ -82,6 +85,7 @@ impl Route {
             policies: Shared::default(),
             shaping: Shared::default(),
             cache: None,
+            cache_when: None,
         }
     }
 
@@ -308,6 +312,8 @@ pub struct Mirror {
     pub requests_max: u32,
     /// The field that tells servers that a request is a copy.
     pub mark: Option<String>,
+    /// The condition under which requests are copied; `None` means all.
+    pub when: Option<Arc<Expression>>,
 }
 
 /// A rate limit per key.
@@ -322,12 +328,14 @@ pub struct RateLimit {
     pub shared: Option<Alone>,
     /// Whether responses tell clients what is left.
     pub fields: bool,
+    /// The condition under which requests count; `None` means all.
+    pub when: Option<Arc<Expression>>,
 }
 
 impl RateLimit {
-    /// Whether both count the same, whatever they tell clients.
+    /// Whether both count by the same keys at the same rate, whichever requests they apply to.
     pub fn counts_like(&self, other: &Self) -> bool {
-        *self == Self { fields: self.fields, ..other.clone() }
+        *self == Self { fields: self.fields, when: self.when.clone(), ..other.clone() }
     }
 }
 

@@ -10,6 +10,7 @@ use ::cache::{
     MissOutcome, NotNamed, NotStored, Object, Uri, UrlParts, decide, tags_of_lines, write_key,
 };
 use config::CacheStore;
+use expression::Expression;
 use http1::{HeadLimits, HttpVersion, Parsed, RequestHead, RequestTarget, host_without_port};
 
 use super::Cache;
@@ -70,7 +71,7 @@ impl ExplainRequest {
 
     pub fn answer(&self, plan: &Plan) -> Result<Explained, Unanswered> {
         let target = RequestTarget::from_head(&self.head, &self.bytes).map_err(|_| Unanswered::NotValid)?;
-        let route = self.route(plan, &target)?;
+        let (route, uses_cache) = self.route(plan, &target)?;
         let authority = target.authority.for_bytes(&self.bytes);
         let uri = Uri::new(self.is_https, authority, target.path_and_query.for_bytes(&self.bytes));
         let mut explained = Explained {
@@ -89,6 +90,11 @@ impl ExplainRequest {
             explained.remedies.push("give the route `cache = {}`, and the file a [cache]".to_owned());
             return Ok(explained);
         };
+        if !uses_cache {
+            let when = plan.routes[route].cache_when.as_deref().map_or("", Expression::as_str);
+            explained.remedies.push(format!("cache.when of the route must hold: {when}"));
+            return Ok(explained);
+        }
         let passes = self.passes();
         let mut key = Vec::new();
         write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes, passes);
@@ -114,7 +120,8 @@ impl ExplainRequest {
         Ok(explained)
     }
 
-    fn route(&self, plan: &Plan, target: &RequestTarget) -> Result<usize, Unanswered> {
+    /// Returns the route of the request, and whether its condition for the cache holds.
+    fn route(&self, plan: &Plan, target: &RequestTarget) -> Result<(usize, bool), Unanswered> {
         // Listeners with `tcp` pass bytes on and have no routes.
         let fits =
             |listener: &config::Listener| listener.tcp.is_none() && listener.tls.is_some() == self.is_https;
@@ -138,7 +145,9 @@ impl ExplainRequest {
             time_ns: i64::try_from(unix_ms()).map_or(i64::MAX, |ms| ms.saturating_mul(1_000_000)),
         };
         let request = facts.parts(listener, path);
-        plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)
+        let route = plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)?;
+        let when = plan.routes[route].cache_when.as_deref();
+        Ok((route, when.is_none_or(|when| request.conditions.hold(when, path))))
     }
 
     /// Returns a test of whether servers see a field unchanged from an untrusted client.

@@ -69,8 +69,8 @@ pub(crate) use forward_auth::{
 pub(crate) use mirror::{Mirror, MirrorPermit as MirrorPlace};
 pub(crate) use passthrough::Passthrough;
 pub(crate) use peers::Peers;
-pub(crate) use routes::Compression;
 pub use routes::{Auth, PlanRoute, PlanRouteTable, RoutePolicies, SharedLimit, secret};
+pub(crate) use routes::{Compression, Limit};
 pub(crate) use sent_tags::TagKinds;
 pub use sessions_elsewhere::{Precedence, SessionExchange, SharedSessions};
 pub(crate) use split_key::{SplitInput as SplitAsking, SplitKey};

@@ -73,6 +73,21 @@ impl SeenConditions<'_> {
     }
 }
 
+/// Whether the condition of an option holds for a request; true without one.
+#[inline]
+pub(crate) fn holds(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    head: &RequestHead,
+    bytes: &[u8],
+    condition: Option<&Expression>,
+) -> bool {
+    condition.is_none_or(|condition| {
+        let path = routed.target.path.for_bytes(bytes);
+        SeenConditions { ctx: *ctx, routed, head, bytes }.hold(condition, path)
+    })
+}
+
 impl RequestConditions for SeenConditions<'_> {
     fn hold(&self, condition: &Expression, path: &[u8]) -> bool {
         let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();

@@ -15,6 +15,7 @@ use crate::body::tee::{Copied, Tee};
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::plan::{Mirror, MirrorPlace};
 use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
+use crate::context::seen;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
 use crate::exchange::Exchange;
@@ -31,7 +32,8 @@ pub(crate) fn mirror(
     routed: &RoutedRequest,
     request: &mut CurrentRequest,
 ) {
-    if !mirror.is_next() {
+    let is_for = seen::holds(ctx, routed, &request.head, request.head_bytes(), mirror.when.as_deref());
+    if !is_for || !mirror.is_next() {
         return;
     }
     match begin(ctx, mirror, routed, request) {

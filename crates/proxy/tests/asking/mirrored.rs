@@ -53,6 +53,26 @@ fn a_copy_is_what_the_server_gets_but_for_its_mark_and_its_host() {
     }
 }
 
+#[test]
+fn only_requests_for_which_the_condition_holds_are_copied() {
+    let mirror = "mirror = { upstream = \"shadow\", when = '\"1\" in request.headers[\"x-copy\"]' }";
+    let text = BODIES.replace("mirror = { upstream = \"shadow\", bodies = \"100KB\" }", mirror);
+    for spoken in BOTH {
+        let scene = Scene::new(&text);
+        let mut client = scene.client(spoken);
+        let mut server = None;
+        for (target, fields) in [("/a", ""), ("/b", "x-copy: 0\n"), ("/c", "x-copy: 1\n")] {
+            client.asks(&BodylessRequest { fields, ..get(target) });
+            let server = server.get_or_insert_with(|| scene.accept(0));
+            server.head();
+            server.sends(OK);
+            assert_eq!(client.gets().status, 200, "{spoken:?}");
+        }
+        // The first copy is that of the last request.
+        assert!(scene.accept(1).head().starts_with("GET /c "), "{spoken:?}");
+    }
+}
+
 const BODIES: &str = r#"
 metrics = "127.0.0.1:0"
 [[route]]

@@ -167,3 +167,22 @@ fn rfc9111_4_4_an_unsafe_request_makes_invalid_what_any_route_has_stored_by_any_
         }
     }
 }
+
+#[test]
+fn a_request_outside_the_condition_of_the_cache_goes_to_a_server() {
+    let scene = Scene::new(&format!(
+        "{STORE}[[route]]\nupstream = \"a\"\ncache = {{ when = '!(\"session\" in request.cookies)' }}\n\
+         [upstream.a]\nservers = [\"http://{{0}}\"]\n"
+    ));
+    store(&scene, 0, &get("/x"), "for all");
+    let own = BodylessRequest { fields: "cookie: a=b; session=1\n", ..get("/x") };
+    // Neither answered from the store nor stored.
+    ["one", "two"].iter().for_each(|body| store(&scene, 0, &own, body));
+    assert_eq!(stored(&scene, &get("/x")).as_deref(), Some("for all"));
+    let explain = |headers: &str| {
+        order(&scene, "/cache/explain", &format!("{{\"url\":\"http://test/x\",\"headers\":[{headers}]}}")).1
+    };
+    assert!(explain("").contains("\"hit\""), "{}", explain(""));
+    let told = explain("[\"Cookie\",\"session=1\"]");
+    assert!(told.contains("\"off\"") && told.contains("cache.when of the route must hold"), "{told}");
+}

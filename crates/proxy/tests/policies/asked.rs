@@ -115,6 +115,21 @@ fn clients_are_told_what_is_left_of_a_rate() {
     }
 }
 
+#[test]
+fn a_rate_with_a_condition_counts_only_requests_for_which_it_holds() {
+    for spoken in BOTH {
+        let scene = Scene::new(
+            "[[route]]\nrespond = { status = 204 }\nrate_limit = [{ rate = \"1/h\", key = \"route\", when = \
+             'request.method == \"DELETE\"' }, { rate = \"2/h\", key = \"route\", when = 'has(request.query)' }]\n",
+        );
+        let delete = |target| BodylessRequest { method: "DELETE", ..get(target) };
+        let asked =
+            [get("/"), get("/"), delete("/"), delete("/"), get("/?a"), get("/"), get("/?a"), get("/?a")];
+        let statuses = asked.map(|request| scene.answer(spoken, &request).status);
+        assert_eq!(statuses, [204, 204, 204, 429, 204, 204, 204, 429], "{spoken:?}");
+    }
+}
+
 const LIMITED: &str = r#"
 [[listen]]
 address = "127.0.0.1:0"

@@ -2,13 +2,16 @@
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cache::{CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, StatusTtl, TargetedField};
+use expression::Expression;
 use ipnet::IpNet;
 
 use crate::document::reader::Reader;
 use crate::document::value_error::{ValueError, ValueFault};
+use crate::option::condition::ConditionKind;
 use crate::option::host::NETWORK_KIND;
 use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, Word};
 use crate::option::matching::{FieldName, is_token};
@@ -170,6 +173,7 @@ pub(crate) struct RouteCacheWritten {
     send_tags: bool,
     targets: Vec<Located<String>>,
     send_targets: Vec<Located<String>>,
+    pub(crate) when: Option<Arc<Expression>>,
 }
 
 impl Default for RouteCacheWritten {
@@ -192,6 +196,14 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
     example: "{ default_ttl = \"1m\" }, or {} for what responses say themselves",
     table: &Table {
         options: &[
+            key!(
+                "when",
+                Maybe(ConditionKind),
+                RouteCacheWritten.when,
+                "Condition under which a request uses the cache: `'!(\"session\" in request.cookies)'`. Any other \
+                 request goes to a server, and its response is not stored. Default: all. See \
+                 [conditions](conditions.md).",
+            ),
             key!(
                 "ttl",
                 Maybe(UP_TO_A_YEAR),
@@ -458,6 +470,7 @@ pub(crate) fn written(policy: &CachePolicy) -> Element<RouteCacheWritten> {
         (set_cookie, Ignored::SetCookie),
     ];
     element(RouteCacheWritten {
+        when: None,
         ttl: policy.ttl_ms.map(Duration::from_millis),
         default_ttl: policy.default_ttl_ms.map(Duration::from_millis),
         status_ttl: policy

@@ -1,8 +1,12 @@
 //! The option `mirror` of a route: its declaration, and its relations.
 
+use std::sync::Arc;
+
+use expression::Expression;
 use shape::Millionths;
 
 use crate::document::reader::Reader;
+use crate::option::condition::ConditionKind;
 use crate::option::kind::{At, Located, Maybe, Name};
 use crate::option::matching::FieldName;
 use crate::option::range::{Count, Unit};
@@ -19,11 +23,19 @@ pub(crate) struct MirrorWritten {
     bodies: u64,
     max_requests: u32,
     mark: Option<Located<String>>,
+    when: Option<Arc<Expression>>,
 }
 
 impl Default for MirrorWritten {
     fn default() -> Self {
-        Self { upstream: None, share: Millionths::WHOLE, bodies: 64 << 10, max_requests: 100, mark: None }
+        Self {
+            upstream: None,
+            share: Millionths::WHOLE,
+            bodies: 64 << 10,
+            max_requests: 100,
+            mark: None,
+            when: None,
+        }
     }
 }
 
@@ -64,6 +76,13 @@ pub(crate) const MIRROR: Inline<MirrorWritten> = Inline {
                 "A request field that copies get, with the value 1, such as `X-Mirrored`. It is removed from \
                  clients' requests. Default: copies look like other requests.",
             ),
+            key!(
+                "when",
+                Maybe(ConditionKind),
+                MirrorWritten.when,
+                "Condition under which a request may be copied: `'request.method == \"GET\"'`. Default: all. See \
+                 [conditions](conditions.md).",
+            ),
         ],
     },
 };
@@ -74,10 +93,10 @@ pub(crate) fn mirror(
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Mirror> {
-    let MirrorWritten { upstream, share, bodies, max_requests, mark } = &written?.value;
+    let MirrorWritten { upstream, share, bodies, max_requests, mark, when } = &written?.value;
     let upstream = upstream.as_ref()?;
     let mark = mark.as_ref().and_then(|mark| field_name("mark", mark, reader));
     let upstream = names.http_upstream("upstream", &upstream.value, &upstream.at, reader)?;
     let (share, body_bytes_max, requests_max) = (*share, *bodies, *max_requests);
-    Some(Mirror { upstream, share, body_bytes_max, requests_max, mark })
+    Some(Mirror { upstream, share, body_bytes_max, requests_max, mark, when: when.clone() })
 }

@@ -1,11 +1,14 @@
 //! The option `rate_limit` of routes: its declaration, and its relations.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::route::{Alone, Rate, RateError, RateKey, RateKeyPart};
+use expression::Expression;
 
 use crate::document::reader::Reader;
+use crate::option::condition::ConditionKind;
 use crate::option::keys::RATE_KEY;
 use crate::option::kind::{At, Located, Maybe, Switch, Word};
 use crate::option::pairs::OneOrMany;
@@ -22,6 +25,7 @@ pub(crate) struct RateLimitWritten {
     pub(crate) keys_max: usize,
     pub(crate) shared: Option<Located<Alone>>,
     pub(crate) fields: bool,
+    pub(crate) when: Option<Arc<Expression>>,
 }
 
 impl Default for RateLimitWritten {
@@ -34,6 +38,7 @@ impl Default for RateLimitWritten {
             keys_max: 65_536,
             shared: None,
             fields: false,
+            when: None,
         }
     }
 }
@@ -88,13 +93,20 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
                 "Sends clients their quota, in the response fields `RateLimit-Policy` and `RateLimit` \
                  (draft-ietf-httpapi-ratelimit-headers-10). See [rate limits](rate-limits.md#tell-clients).",
             ),
+            key!(
+                "when",
+                Maybe(ConditionKind),
+                RateLimitWritten.when,
+                "Condition under which a request counts: `'!(client.address in \"10.0.0.0/8\")'`. Default: all \
+                 do. See [conditions](conditions.md).",
+            ),
         ],
     },
 };
 
 /// Checks the relations of the options; `None` if there is a mistake.
 pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
-    let RateLimitWritten { rate, burst, key, keys_max, shared, fields } = written;
+    let RateLimitWritten { rate, burst, key, keys_max, shared, fields, when } = written;
     let rate = rate.as_ref()?;
     if key.is_empty() {
         let what =
@@ -109,7 +121,7 @@ pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) ->
         Ok(rate) => {
             let key = RateKey(key.iter().flatten().cloned().collect());
             let shared = shared.as_ref().map(|shared| shared.value);
-            Some(RateLimit { rate, key, keys_max: *keys_max, shared, fields: *fields })
+            Some(RateLimit { rate, key, keys_max: *keys_max, shared, fields: *fields, when: when.clone() })
         }
         Err(error) => {
             let (option, at) = match (&error, burst) {

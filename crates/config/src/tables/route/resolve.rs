@@ -83,6 +83,11 @@ pub(crate) fn route(
             response_delay: written.response_delay.as_ref().map(|delay| delay.value.clone()),
         }
         .into(),
+        cache_when: written
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.value.when.clone())
+            .filter(|_| cache.is_some()),
         cache: cache.map(Box::new),
     })
 }

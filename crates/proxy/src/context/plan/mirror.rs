@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use expression::Expression;
 use shape::Millionths;
 
 /// Shared by all workers.
@@ -11,6 +12,8 @@ pub(crate) struct Mirror {
     pub(crate) body_bytes_max: u64,
     /// The line that marks a request as a copy for its server; empty if there is none.
     pub(crate) mark: Vec<u8>,
+    /// The condition under which requests are copied.
+    pub(crate) when: Option<Arc<Expression>>,
     requests_max: u32,
     /// The share in 2⁻⁶⁴, rounded up; `None` copies every request.
     step: Option<u64>,
@@ -29,6 +32,7 @@ impl Mirror {
             upstream: settings.upstream,
             body_bytes_max: settings.body_bytes_max,
             mark: mark.unwrap_or_default(),
+            when: settings.when.clone(),
             requests_max: settings.requests_max,
             step: step(settings.share),
             sum: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use cache::{KeySecret, Space};
 use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, Redis, Shared, TokenKeys, WebBotAuth};
+use expression::Expression;
 use route::{
     AccessList, BytePattern, Credentials, CredentialsDigest, PathRule, RateLimiter, RequestParts, RouteRule,
     RouteTable, SharedIdentity, Users, VerifiedCredentials,
@@ -51,6 +52,8 @@ pub struct PlanRoute {
     /// `None` if the route has no policies, which makes its requests cheaper.
     pub(crate) policies: Option<Box<RoutePolicies>>,
     pub(crate) is_cached: bool,
+    /// The condition under which requests use the cache.
+    pub(crate) cache_when: Option<Arc<Expression>>,
     pub(crate) logged: Logged,
     pub(crate) compress: Option<Compression>,
     /// Whether requests are delayed, or may need other conditions for their server.
@@ -114,7 +117,7 @@ impl Compression {
 }
 
 pub(crate) struct Limit {
-    settings: RateLimit,
+    pub(crate) settings: RateLimit,
     /// Whether the key contains the user, who must then be known.
     pub(crate) of_users: bool,
     pub(crate) limiter: Arc<RateLimiter>,
@@ -384,6 +387,7 @@ impl PlanRoute {
             upstream: settings.action.upstreams().next().unwrap_or(NO_UPSTREAM),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
+            cache_when: settings.cache_when.clone(),
             logged: Logged::new(settings.policies.options.access_log),
             prepares_requests: delay.is_some() || compress.is_some(),
             compress,
