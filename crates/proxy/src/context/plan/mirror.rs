@@ -78,6 +78,7 @@ mod tests {
             body_bytes_max: 0,
             requests_max: 2,
             mark: Some("X-Copy".to_owned()),
+            when: None,
         }))
     }
 
