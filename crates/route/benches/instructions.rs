@@ -85,6 +85,7 @@ fn conditions() -> RouteTable {
             cookies: Vec::new(),
             query: vec![("beta".to_owned(), value)],
             claims: ClaimRules::default(),
+            when: None,
             clients: vec!["127.0.0.0/8".parse().expect("a network")],
         },
     ])

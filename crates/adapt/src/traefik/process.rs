@@ -194,7 +194,7 @@ impl<'s> TraefikAdapter<'s> {
                     self.refuse_all(provider, "a cluster is followed in another way", instead);
                 }
                 "providersthrottleduration" => {
-                    self.sheet.needless(provider.number, "changes take effect at once")
+                    self.sheet.needless(provider.number, "changes take effect at once");
                 }
                 _ => {
                     let instead = "write the routes into files: `include = \"conf.d/*.toml\"`, or keep them in etcd: docs/fleet.md";

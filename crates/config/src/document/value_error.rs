@@ -156,7 +156,7 @@ pub enum ValueFault {
     },
     /// The condition is invalid.
     #[error("{}{}", .0.message, hint(.0))]
-    Expression(ExpressionFault),
+    Expression(Box<ExpressionFault>),
     /// The text with variables is invalid.
     #[error("{0}")]
     Template(TemplateError),

@@ -40,7 +40,7 @@ impl Kind<Arc<Expression>> for ConditionKind {
             }
             Ok(condition) => Some(Arc::new(condition)),
             Err(fault) => {
-                let fault = ValueFault::Expression(fault);
+                let fault = ValueFault::Expression(Box::new(fault));
                 reader.refuse(at, written.name, &ValueError { fault, expected: CONDITION });
                 None
             }

@@ -32,7 +32,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
             items.check_unsafe(tokens, &lines);
         }
         Err(error) => {
-            items.find(error.span(), format!("this is not valid Rust: {error}"), "make it compile first")
+            items.find(error.span(), format!("this is not valid Rust: {error}"), "make it compile first");
         }
     }
 }

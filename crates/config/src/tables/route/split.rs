@@ -32,7 +32,7 @@ pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option
             refuse(&by.at, message, "by = \"cookie\"");
         }
         (Some(_), Some(ttl)) => {
-            refuse(&ttl.at, "sticky: a split has no sessions that could expire", "no ttl")
+            refuse(&ttl.at, "sticky: a split has no sessions that could expire", "no ttl");
         }
         _ => {}
     }
