@@ -12,6 +12,8 @@ const PIECES_USUAL: u64 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct HeldByPeer {
     datagrams: u32,
+    /// Whether the last datagrams had more pieces than a normal peer sends.
+    is_unusual: bool,
     read: u64,
     /// Frames and bytes at the last estimate.
     frames: u64,
@@ -23,8 +25,9 @@ impl HeldByPeer {
     /// Counts a datagram. Returns whether an estimate is due.
     pub(crate) fn received(&mut self) -> bool {
         self.datagrams += 1;
-        // The statistics of QUIC are a large struct, so they are not copied for each datagram.
-        self.datagrams >= DATAGRAMS_BETWEEN
+        // The statistics of QUIC are a large struct, so they are not copied for each datagram of a normal peer. A datagram
+        // can hold a piece for each of a hundred streams, and the lists of all of them grow at once.
+        self.is_unusual || self.datagrams >= DATAGRAMS_BETWEEN
     }
 
     /// Counts a piece that was read.
@@ -50,9 +53,10 @@ impl HeldByPeer {
         let each = PIECE_BYTES + (bytes - std::mem::replace(&mut self.bytes, bytes)) / came.max(1);
         // An estimate, because QUIC does not show how much it holds.
         self.held = (self.held + came * each).saturating_sub(read * each);
+        self.is_unusual = came > datagrams * PIECES_USUAL;
         // Duplicates, and pieces that were merged before they were read, are no longer held, and were not read as
         // separate pieces.
-        if came <= datagrams * PIECES_USUAL && read * 10 >= came * 9 {
+        if !self.is_unusual && read * 10 >= came * 9 {
             self.held -= self.held / 8;
         }
     }
@@ -90,5 +94,18 @@ mod tests {
         ] {
             assert_eq!(looks(frames, bytes, read), expected, "{frames} frames of {bytes} bytes, {read} read");
         }
+    }
+
+    #[test]
+    fn many_pieces_in_a_datagram_are_estimated_datagram_by_datagram() {
+        let mut held = HeldByPeer::default();
+        let due = |held: &mut HeldByPeer| (1..100).find(|_| held.received());
+        assert_eq!(due(&mut held), Some(DATAGRAMS_BETWEEN));
+        held.look(16 * 82, 16 * 1200);
+        assert_eq!(due(&mut held), Some(1));
+        held.look(17 * 82, 17 * 1200);
+        assert_eq!(due(&mut held), Some(1));
+        held.look(17 * 82 + 1, 18 * 1200);
+        assert_eq!(due(&mut held), Some(DATAGRAMS_BETWEEN));
     }
 }
