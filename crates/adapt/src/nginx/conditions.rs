@@ -133,15 +133,19 @@ fn literal(text: &str) -> String {
 }
 
 fn variable(name: &str, declarations: &[Directive]) -> Result<Variable, String> {
-    let declares = |directive: &&Directive| {
-        matches!(directive.name.as_str(), "map" | "geo")
-            && directive.words.last().is_some_and(|word| word.strip_prefix('$') == Some(name))
-    };
-    match declarations.iter().find(declares) {
+    match declaration(name, declarations) {
         Some(map) if map.name == "map" => choice_of_map(map, declarations).map(Variable::Choice),
         Some(geo) => choice_of_geo(geo).map(Variable::Choice),
         None => text(name).map(Variable::Text).ok_or_else(|| format!("${name} is unknown here")),
     }
+}
+
+/// Returns the `map` or `geo` that declares a variable.
+fn declaration<'d>(name: &str, declarations: &'d [Directive]) -> Option<&'d Directive> {
+    declarations.iter().find(|directive| {
+        matches!(directive.name.as_str(), "map" | "geo")
+            && directive.words.last().is_some_and(|word| word.strip_prefix('$') == Some(name))
+    })
 }
 
 /// The name of a variable in expressions. The value is always present, because nginx has empty texts instead.
@@ -177,12 +181,7 @@ fn text(name: &str) -> Option<String> {
 
 fn choice_of_map(map: &Directive, declarations: &[Directive]) -> Result<Choice, String> {
     let source = map.word(0).strip_prefix('$').ok_or("the source of the map is not one variable")?;
-    // A variable that depends on itself has no value.
-    let others: Vec<&Directive> = declarations.iter().filter(|other| other.number != map.number).collect();
-    if others
-        .iter()
-        .any(|other| other.words.last().is_some_and(|word| word.strip_prefix('$') == Some(source)))
-    {
+    if declaration(source, declarations).is_some() {
         return Err("the map depends on another one".to_owned());
     }
     let source = text(source).ok_or_else(|| format!("${source} is unknown here"))?;

@@ -3,15 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::syntax::Directive;
+use super::values::split_name;
 
 /// Directives whose words name variables, rather than use them.
 const NAMING: [&str; 9] =
     ["set", "if", "map", "geo", "split_clients", "auth_request_set", "perl_set", "js_set", "log_format"];
 
+/// Directives that may move a request to another location, or run a part of it there.
+const MOVING: [&str; 6] = ["rewrite", "error_page", "try_files", "index", "auth_request", "mirror"];
+
 /// Replaces variables by their values, and returns the numbers of the `set` directives that are done.
 ///
 /// A variable is constant within a block if the block sets it once, to a text without other variables, and no `if`
-/// in it sets it. An inner block may set it again.
+/// in it sets it. An inner block may set it again. A request keeps its variables when it moves to another location, so
+/// where requests may move, a variable that another location sets is not constant.
 pub(super) fn fold(tree: Vec<Directive>) -> (Vec<Directive>, BTreeSet<usize>) {
     let mut done = BTreeSet::new();
     let folded = level(tree, &BTreeMap::new(), &mut done);
@@ -40,14 +45,38 @@ fn level(
             known.remove(name);
         }
     }
+    let moved = if block.iter().any(may_move) { set_by_blocks(&block) } else { BTreeMap::new() };
     let fold_one = |mut directive: Directive| {
         if !NAMING.contains(&directive.name.as_str()) {
             directive.words.iter_mut().for_each(|word| *word = replaced(word, &known));
         }
-        directive.block = directive.block.map(|inner| level(inner, &known, done));
+        let mut own = BTreeSet::new();
+        set_within(&directive, &mut own);
+        directive.block = directive.block.map(|inner| {
+            let is_kept =
+                |name: &String| moved.get(name).is_none_or(|count| *count == usize::from(own.contains(name)));
+            let kept = known.iter().filter(|(name, _)| is_kept(name));
+            level(inner, &kept.map(|(name, value)| (name.clone(), value.clone())).collect(), done)
+        });
         directive
     };
     block.into_iter().map(fold_one).collect()
+}
+
+/// Whether a directive, or one within it, may move a request to another location.
+fn may_move(directive: &Directive) -> bool {
+    MOVING.contains(&directive.name.as_str()) || directive.inner().iter().any(may_move)
+}
+
+/// Counts the blocks that set each variable.
+fn set_by_blocks(block: &[Directive]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for directive in block {
+        let mut names = BTreeSet::new();
+        set_within(directive, &mut names);
+        names.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    }
+    counts
 }
 
 /// Returns the variable that a directive sets, without its dollar sign.
@@ -69,14 +98,7 @@ fn replaced(text: &str, known: &BTreeMap<String, String>) -> String {
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
         made.push_str(&rest[..dollar]);
-        let behind = &rest[dollar + 1..];
-        let (name, after) = match behind.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
-            Some(split) => split,
-            None => {
-                let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-                behind.split_at(behind.find(|character| !is_name(character)).unwrap_or(behind.len()))
-            }
-        };
+        let (name, after) = split_name(&rest[dollar + 1..]);
         match known.get(name) {
             Some(value) => made.push_str(value),
             None => made.push_str(&rest[dollar..rest.len() - after.len()]),

@@ -274,6 +274,15 @@ fn constants_are_written_where_they_are_used() {
     for expected in ["servers = [\"http://shop:80\"]", "X-App = \"shop_x\"", "servers = [\"http://outer\"]"] {
         assert!(written.contains(expected), "{expected}: {written}");
     }
+    // A request that moves to another location takes its variables along.
+    for moving in ["rewrite ^/a /b last;", "error_page 404 /b;", "try_files $uri /b;"] {
+        let text = format!(
+            "server {{ listen 80; set $app outer; location /a {{ set $app shop; {moving} proxy_pass http://$app; }} \
+             location /b {{ proxy_pass http://$app; }} }}"
+        );
+        let written = options(&text).join("\n");
+        assert!(!written.contains("http://outer") && written.contains("status = 501"), "{moving}: {written}");
+    }
     // Not constant: set by an `if`, set twice, or made of another variable.
     for set in ["set $app a; if ($arg_b) { set $app b; }", "set $app a; set $app b;", "set $app $host;"] {
         let written = options(&in_location(&format!("{set} proxy_pass http://$app;"))).join("\n");

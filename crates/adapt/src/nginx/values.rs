@@ -25,10 +25,7 @@ pub(crate) fn template(text: &str) -> Result<String, String> {
     while let Some(dollar) = rest.find('$') {
         made.push_str(&rest[..dollar]);
         rest = &rest[dollar + 1..];
-        let (name, behind) = match rest.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
-            Some(split) => split,
-            None => rest.split_at(name_length(rest)),
-        };
+        let (name, behind) = split_name(rest);
         if name.is_empty() {
             made.push_str("$$");
             continue;
@@ -46,6 +43,14 @@ pub(crate) fn template(text: &str) -> Result<String, String> {
     }
     made.push_str(rest);
     Ok(made)
+}
+
+/// Splits the text after a `$` into the name of the variable, perhaps in braces, and the rest.
+pub(super) fn split_name(text: &str) -> (&str, &str) {
+    match text.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
+        Some(split) => split,
+        None => text.split_at(name_length(text)),
+    }
 }
 
 /// Returns the length of a variable's name. Groups of an expression have one digit.
