@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
             return;
         }
         let mut kept = KeptHead::default();
-        let times = StoredTimes { requested_ms: NOW_MS, received_ms: NOW_MS + 5 };
+        let times = StoredTimes { requested_ms: NOW_MS, received_ms: NOW_MS + 5, ttl_ms: None };
         let Ok(stored) = admit(&asked, &head, &response, times, &policy, &mut kept) else {
             assert_eq!(kept, KeptHead::default());
             continue;

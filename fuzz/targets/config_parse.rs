@@ -82,7 +82,7 @@ impl Surroundings for Files<'_> {
     }
 
     /// Returns a text that is a page, a cookie secret and a list of users, or the text of a file.
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+    fn named_file(&self, path: &Path, _: u64) -> Result<Vec<u8>, String> {
         const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
         match path.to_str().ok_or("it has no name")?.len() % 3 {
             0 => self.file(path),

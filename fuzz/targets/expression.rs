@@ -5,10 +5,11 @@
 #![no_main]
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use expression::{
     EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Fact, FactFamily, Facts, Key, Map,
-    Schema, SchemaConstant, Value, ValueType,
+    Schema, SchemaConstant, Value, ValueMemory, ValueType,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -70,6 +71,31 @@ impl Facts for Sent<'_> {
     }
 }
 
+/// Facts with a memory for named expressions.
+struct Remembering<'a>(&'a Sent<'a>, &'a ValueMemory);
+
+impl Facts for Remembering<'_> {
+    fn value(&self, fact: Fact) -> Option<Value<'_>> {
+        self.0.value(fact)
+    }
+
+    fn field(&self, family: FactFamily, key: &Key) -> Option<&[u8]> {
+        self.0.field(family, key)
+    }
+
+    fn any_field(&self, family: FactFamily, key: &Key, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.0.any_field(family, key, test)
+    }
+
+    fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
+        self.0.lookup(map, key)
+    }
+
+    fn memory(&self) -> Option<&ValueMemory> {
+        Some(self.1)
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     let (text, rest) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
@@ -79,8 +105,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let schema = Schema::new(ExchangeStage::Response)
-        .with_map("map.a", Map { number: 1, keys: ValueType::Text, values: ValueType::Text })
-        .with_map("map.b", Map { number: 2, keys: ValueType::Address, values: ValueType::Boolean })
+        .with_map("map.a", Map { number: 1, keys: ValueType::Text, values: Some(ValueType::Text) })
+        .with_map("map.b", Map { number: 2, keys: ValueType::Address, values: None })
         .with_constant("values.a", SchemaConstant::List(vec!["10.0.0.0/8".to_owned(), "::1".to_owned()]));
     let expression = match Expression::new(text, &schema, &limits) {
         Ok(expression) => expression,
@@ -107,5 +133,19 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(scratch.len() as u64 <= expression.scratch_bytes());
     if expression.kind().of == ValueType::Boolean {
         assert!(expression.implies(&expression));
+    }
+    // A name for the expression has its value, whether that was computed before or not.
+    let named = Expression::from_name("values.b", &Arc::new(expression));
+    let memory = ValueMemory::new();
+    let plain = |facts: &Remembering<'_>, scratch: &mut EvaluationScratch| {
+        named.evaluate(facts, scratch).map(|value| value.with_plain(<[u8]>::to_vec))
+    };
+    let remembering = Remembering(&sent, &memory);
+    let first = plain(&remembering, &mut scratch);
+    assert_eq!(plain(&remembering, &mut scratch), first);
+    assert!(scratch.len() as u64 <= named.scratch_bytes());
+    assert_eq!(named.evaluate(&sent, &mut scratch).map(|value| value.with_plain(<[u8]>::to_vec)), first);
+    if let (Some(texts), Some(value)) = (named.possible_texts(), &first) {
+        assert!(texts.contains(&value.as_slice()));
     }
 });

@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         let expected = match outline.body {
             Body::None | Body::Length(0) => BodyFraming::None,
             Body::Length(length) => BodyFraming::Length(length),
-            Body::Chunked => BodyFraming::Chunked,
+            Body::UntilEnd => BodyFraming::UntilClose,
         };
         assert_eq!(response_framing(&head, &whole.text, to_head), Ok(expected));
         if let (Body::Length(length), Some(_)) = (outline.body, whole.end) {

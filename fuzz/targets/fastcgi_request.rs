@@ -45,13 +45,14 @@ fn check(head: &RequestHead, bytes: &[u8], target: RequestTarget, script: Script
         is_tls: false,
         client: None,
         local: None,
+        port: None,
         server_name: None,
         user: None,
     };
     let gateway = Gateway {
         root: b"/srv",
         software: b"x",
-        params: &[(b"HTTP_X_OURS", b"ours")],
+        params: &[("HTTP_X_OURS".to_owned(), "ours".to_owned())],
         keep: true,
         limits: ParamsLimits { bytes: 4096 },
     };

@@ -31,6 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         required: vec![("a.b".to_owned(), vec!["c".to_owned()])],
         user: "sub".to_owned(),
         passed: vec![("X-User".to_owned(), "sub".to_owned()), ("X-Roles".to_owned(), "roles".to_owned())],
+        kept: vec!["a.b".to_owned(), "roles".to_owned()],
         token_bytes_max: 8192,
     };
     if let Ok(token) = ParsedToken::parse(bytes) {

@@ -6,6 +6,8 @@ mod syntax;
 mod format;
 /// Conditions on requests.
 mod matchers;
+/// Conditions as expressions.
+mod cel;
 /// Sites: their addresses, listeners and certificates.
 mod sites;
 /// Applies directives in Caddy's order to each kind of request.

@@ -140,6 +140,15 @@ impl DraftTable {
         self.extend(option, (place, DraftValue::List(names)), from);
     }
 
+    /// Removes pairs from an option that is a table, but keeps its origins.
+    pub(crate) fn remove_pairs(&mut self, key: &str, names: &[&str]) {
+        if let Some((_, DraftValue::Table(pairs), _)) =
+            self.options.iter_mut().find(|(known, ..)| known == key)
+        {
+            pairs.retain(|(name, _)| !names.contains(&name.as_str()));
+        }
+    }
+
     /// Adds a pair to an option that is a table, with its origins.
     pub(crate) fn extend(&mut self, key: &str, more: (&str, DraftValue), from: Vec<StatementOrigin>) {
         if self.get(key).is_none() {
@@ -201,7 +210,7 @@ impl DraftTable {
     /// Returns the options as a text for comparisons.
     pub(crate) fn place(&self) -> String {
         let pairs: Vec<String> =
-            self.options.iter().map(|(key, value, _)| format!("{key} = {}", written(value))).collect();
+            self.options.iter().map(|(key, value, _)| written_pair(key, value)).collect();
         pairs.join(", ")
     }
 
@@ -232,10 +241,23 @@ impl DraftTable {
             let _ = writeln!(text, "{}{}", self.header, comment(&self.from));
         }
         for (key, value, from) in &self.options {
-            let _ = writeln!(text, "{} = {}{}", bare_or_quoted(key), written(value), comment(from));
+            let _ = writeln!(text, "{}{}", written_pair(key, value), comment(from));
         }
         text
     }
+}
+
+/// An expression has quotes of its own, and no places that are replaced when the file is read.
+fn written_pair(key: &str, value: &DraftValue) -> String {
+    let value = match value {
+        DraftValue::Text(text) if key == "when" => {
+            let text = toml_text::unexpanded(text);
+            let is_plain = !text.contains('\'') && !text.chars().any(char::is_control);
+            if is_plain { format!("'{text}'") } else { quoted(&text) }
+        }
+        value => written(value),
+    };
+    format!("{} = {value}", bare_or_quoted(key))
 }
 
 fn written(value: &DraftValue) -> String {
@@ -248,8 +270,7 @@ fn written(value: &DraftValue) -> String {
         }
         DraftValue::Table(pairs) if pairs.is_empty() => "{}".to_owned(),
         DraftValue::Table(pairs) => {
-            let pairs =
-                pairs.iter().map(|(key, value)| format!("{} = {}", bare_or_quoted(key), written(value)));
+            let pairs = pairs.iter().map(|(key, value)| written_pair(key, value));
             format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
         }
     }

@@ -6,6 +6,8 @@ mod syntax;
 mod format;
 /// Conditions.
 mod acl;
+/// Criteria of conditions.
+mod samples;
 /// Process-wide settings: `global`, timeouts, logs.
 mod process;
 /// Listeners, from `bind`.

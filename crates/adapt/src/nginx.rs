@@ -12,6 +12,10 @@ mod constants;
 mod content;
 /// Listeners, from `listen` and the servers' TLS directives.
 mod doors;
+/// Servers of named locations.
+mod fallbacks;
+/// Applications behind FastCGI.
+mod fastcgi;
 /// Converts locations to routes.
 mod locations;
 /// Inheritance of directives: inner blocks hide outer ones.
@@ -62,6 +66,8 @@ struct NginxAdapter<'s> {
     groups: BTreeMap<&'s str, &'s Directive>,
     /// Host, listener and path of each route. A second route with the same would be a mistake.
     taken: BTreeSet<(String, String, String)>,
+    /// Named locations whose server is part of a route.
+    named: BTreeSet<usize>,
 }
 
 fn from(directive: &Directive) -> Vec<StatementOrigin> {
@@ -70,7 +76,13 @@ fn from(directive: &Directive) -> Vec<StatementOrigin> {
 
 impl<'s> NginxAdapter<'s> {
     fn new(source: &'s SourceFiles) -> Self {
-        Self { sheet: Sheet::new(source), doors: Vec::new(), groups: BTreeMap::new(), taken: BTreeSet::new() }
+        Self {
+            sheet: Sheet::new(source),
+            doors: Vec::new(),
+            groups: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            named: BTreeSet::new(),
+        }
     }
 
     fn all(&mut self, tree: &'s [Directive]) {

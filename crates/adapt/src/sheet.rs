@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::Routes;
 use crate::source::SourceFiles;
 use crate::{Adapted, Remark, RemarkKind};
 
@@ -63,6 +64,29 @@ impl<'s> Sheet<'s> {
 
     pub(crate) fn refuse(&mut self, number: usize, why: &str, instead: &str) {
         self.note(number, RemarkKind::Refused, why, instead);
+    }
+
+    /// Reports where routes differ from the rules that they stand for.
+    pub(crate) fn report(&mut self, routes: &Routes) {
+        let numbers = |origins: &[StatementOrigin]| -> Vec<usize> {
+            let number = |origin: &StatementOrigin| match origin {
+                StatementOrigin::Directive(number) => Some(*number),
+                StatementOrigin::Default(_) => None,
+            };
+            origins.iter().filter_map(number).collect()
+        };
+        for (number, why) in &routes.segments {
+            let instead = "where that matters, write `path = \"~ /path.*\"`";
+            self.differs(*number, why, instead);
+        }
+        for number in numbers(&routes.unsaid) {
+            let why = "a request that matches this and another expression gets the result of the first one";
+            self.differs(number, why, "write a [[route]] for requests that match both");
+        }
+        for number in numbers(&routes.dropped) {
+            let why = "it is one of more conditions than can become routes; their requests get 501";
+            self.refuse(number, why, "write the [[route]]s that are needed, with `when`");
+        }
     }
 
     /// Adds a note unless an option or a note already names the statement.

@@ -12,6 +12,8 @@ mod routers;
 mod middlewares;
 /// Middlewares for headers, authentication and rates.
 mod guards;
+/// The middleware `errors`.
+mod errors;
 /// Middlewares that change paths.
 mod paths;
 /// Converts services to upstreams.

@@ -66,6 +66,27 @@ pub(crate) fn is_within(inner: &str, outer: &str) -> bool {
     short <= long && (shift == 128 || inner >> shift == outer >> shift)
 }
 
+/// Clears the host bits of a network: `10.1.2.3/8` is `10.0.0.0/8`. Other texts stay as they are.
+pub(crate) fn masked(text: &str) -> String {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    let Some((address, length)) = text.split_once('/') else { return text.to_owned() };
+    let (Ok(address), Ok(length)) = (address.parse::<IpAddr>(), length.parse::<u32>()) else {
+        return text.to_owned();
+    };
+    let address = match address {
+        IpAddr::V4(four) if length <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(four.to_bits() & mask))
+        }
+        IpAddr::V6(six) if length <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & mask))
+        }
+        other => other,
+    };
+    format!("{address}/{length}")
+}
+
 /// The number of host bits in a network's addresses.
 pub(crate) fn host_bits(text: &str) -> usize {
     network(text).map_or(0, |(_, length)| 128 - length as usize)
@@ -121,7 +142,7 @@ fn valid(made: String, text: &str) -> Result<String, String> {
 }
 
 /// Whether a `|` is outside of groups and classes.
-fn has_bare_choice(text: &str) -> bool {
+pub(crate) fn has_bare_choice(text: &str) -> bool {
     let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
     for character in text.chars() {
         match character {
@@ -138,7 +159,7 @@ fn has_bare_choice(text: &str) -> bool {
     false
 }
 
-fn ends_escaped(text: &str) -> bool {
+pub(crate) fn ends_escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
@@ -146,6 +167,66 @@ fn ends_escaped(text: &str) -> bool {
 pub(crate) fn without_query(to: String) -> String {
     let has_query = to.contains('?') || to.contains("$path_and_query") || to.contains("$query");
     if has_query { to } else { to + "?" }
+}
+
+/// Joins two expressions for a whole text to one for either; `None` if flags or names within them forbid that.
+pub(crate) fn either(one: &str, other: &str) -> Option<String> {
+    let flagged = |text: &str| text.strip_prefix("(?i)").map(str::to_owned);
+    let is_plain =
+        |text: &str| text.match_indices("(?").all(|(at, _)| text[at + 2..].starts_with([':', 'i']));
+    let has_flag_within = |text: &str| text.contains("(?i)");
+    let (flag, one, other) = match (flagged(one), flagged(other)) {
+        (Some(one), Some(other)) => ("(?i)", one, other),
+        (None, None) => ("", one.to_owned(), other.to_owned()),
+        (one_bare, other_bare) => (
+            "",
+            one_bare.map_or_else(|| one.to_owned(), |bare| format!("(?i:{bare})")),
+            other_bare.map_or_else(|| other.to_owned(), |bare| format!("(?i:{bare})")),
+        ),
+    };
+    if [&one, &other].iter().any(|text| !is_plain(text) || has_flag_within(text)) {
+        return None;
+    }
+    let have = |bytes_min: usize, has: &dyn Fn(&str) -> bool| {
+        [&one, &other].iter().all(|text| has(text) && !has_bare_choice(text) && text.len() >= bytes_min)
+    };
+    let start = if have(3, &|text| text.starts_with(".*") && !text[2..].starts_with(['?', '*', '+', '{'])) {
+        ".*"
+    } else {
+        ""
+    };
+    let end =
+        if have(start.len() + 3, &|text| text.strip_suffix(".*").is_some_and(|rest| !ends_escaped(rest))) {
+            ".*"
+        } else {
+            ""
+        };
+    let core = |text: &str| {
+        let inner = text.get(start.len()..text.len() - end.len()).unwrap_or_default();
+        group(inner).unwrap_or(inner).to_owned()
+    };
+    Some(format!("{flag}{start}(?:{}|{}){end}", core(&one), core(&other)))
+}
+
+/// The inside of an expression that is one group without a name.
+fn group(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix("(?:")?.strip_suffix(')')?;
+    let (mut depth, mut in_class, mut escaped) = (0_i32, false, false);
+    for letter in inner.chars() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' => in_class = false,
+            '[' => in_class = true,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    (!escaped && !in_class).then_some(inner)
 }
 
 /// Returns an expression that matches only this text.
@@ -170,6 +251,37 @@ mod tests {
         ];
         for (nginx, ignores_case, here) in cases {
             assert_eq!(expression(nginx, ignores_case).as_deref().map_err(String::as_str), here, "{nginx}");
+        }
+    }
+
+    #[test]
+    fn either_of_two_expressions() {
+        let cases = [
+            ("a", "b", Some("(?:a|b)")),
+            (".*a.*", ".*b.*", Some(".*(?:a|b).*")),
+            (".*(?:a|b).*", ".*c.*", Some(".*(?:a|b|c).*")),
+            ("(?i).*a", "(?i).*b", Some("(?i).*(?:a|b)")),
+            ("(?i)a", "b.*", Some("(?:(?i:a)|b.*)")),
+            ("(?:a|b)", "c", Some("(?:a|b|c)")),
+            ("(?:a)(?:b)", "c", Some("(?:(?:a)(?:b)|c)")),
+            (r".*a\.*", r".*b\.*", Some(r".*(?:a\.*|b\.*)")),
+            ("a(?i)b", "c", None),
+            ("(?P<x>a)", "c", None),
+        ];
+        for (one, other, both) in cases {
+            assert_eq!(either(one, other).as_deref(), both, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn host_bits_of_networks_are_cleared() {
+        for (text, network) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("1.2.3.4/0", "0.0.0.0/0"),
+            ("fd00::1/8", "fd00::/8"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(masked(text), network, "{text}");
         }
     }
 

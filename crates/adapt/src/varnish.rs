@@ -17,7 +17,7 @@ use crate::draft::StatementOrigin;
 use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::{Adapted, Include};
-use backends::Backend;
+use backends::{AclNetworks, Backend};
 use syntax::{Declaration, Statement};
 
 /// Translates a configuration of Varnish (VCL). `file` is its name for messages and comments. Fails on a syntax error
@@ -40,7 +40,7 @@ struct VarnishAdapter<'s> {
     /// Backends and directors in order.
     backends: Vec<Backend>,
     /// Networks by name; `None` for an unsupported list.
-    acls: BTreeMap<&'s str, Option<Vec<String>>>,
+    acls: BTreeMap<&'s str, Option<AclNetworks>>,
     /// Subroutines with the same name are concatenated.
     subs: BTreeMap<&'s str, Vec<&'s Statement>>,
     /// Statements only about purges.

@@ -8,6 +8,8 @@ pub mod certificates;
 pub mod live;
 /// Maintenance: orders to switch it, and its status.
 pub mod maintenance;
+/// Maps: their status, their entries, and orders to change them.
+pub mod maps;
 /// Which route a request takes.
 pub mod route;
 /// Shaping: the status of rates and delays, and orders to change them.

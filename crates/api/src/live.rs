@@ -9,6 +9,30 @@ pub struct LiveStatus {
     pub clients: ClientsStatus,
     /// The requests in progress that take longest, the longest first.
     pub requests: Vec<RequestUnderWay>,
+    /// The last requests that a server or the proxy failed, the newest first.
+    #[serde(default)]
+    pub errors: Vec<RequestError>,
+}
+
+/// Failed requests with one route, server, status and cause, in succession on one worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestError {
+    /// When the last of them ended, in seconds since 1970.
+    pub at_seconds: f64,
+    /// The route, as in the log; `None` if there was none.
+    pub route: Option<String>,
+    pub upstream: Option<String>,
+    /// The server of the last attempt, as in the log.
+    pub server: Option<String>,
+    /// The status of the response; 0 without one.
+    pub status: u16,
+    /// The cause word, as in the log.
+    pub cause: String,
+    /// Details of the first failure, as in the log.
+    pub detail: Option<String>,
+    /// The number of failed requests.
+    pub count: u64,
 }
 
 /// The clients with the most requests in the last seconds, the most first.

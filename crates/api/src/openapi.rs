@@ -11,6 +11,7 @@ use crate::cache::{ExplainOrder, Explained, PurgeOrder, Purged};
 use crate::certificates::{CertificateStatus, RenewalOrder};
 use crate::live::{HourStatus, LiveStatus};
 use crate::maintenance::{MaintenanceOrder, MaintenanceStatus, MaintenanceSwitched};
+use crate::maps::{MapChanged, MapEntries, MapLookupOrder, MapLookupResult, MapOrder, MapStatus};
 use crate::route::RouteOrder;
 use crate::shaping::{PlaceNamed, ShapingCleared, ShapingOrder, ShapingStatus};
 use crate::status::{
@@ -26,6 +27,7 @@ const PLACES: &str = include_str!("../../control/src/admin.rs");
 enum ApiContent {
     Nothing,
     Json(Schema),
+    Text,
     Toml,
 }
 
@@ -82,6 +84,7 @@ fn content(content: ApiContent) -> Value {
     match content {
         ApiContent::Nothing => json!({}),
         ApiContent::Json(schema) => json!({ "application/json": { "schema": schema } }),
+        ApiContent::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
         ApiContent::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
     }
 }
@@ -119,6 +122,12 @@ fn read(document: &mut Document) {
     document.add("get", "/faults", "The faults that are injected.", ApiContent::Nothing, answer);
     let answer = document.content_of::<Vec<MaintenanceStatus>>();
     document.add("get", "/maintenance", "The routes under maintenance.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<Vec<MapStatus>>();
+    document.add("get", "/maps", "The maps of the configuration.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<MapEntries>();
+    document.add("get", "/maps/{name}", "Entries of a map.", ApiContent::Nothing, answer);
+    let (order, answer) = (document.content_of::<MapLookupOrder>(), document.content_of::<MapLookupResult>());
+    document.add("post", "/maps/{name}/lookup", "The value of a key.", order, answer);
     let answer = document.content_of::<Vec<ShapingStatus>>();
     document.add("get", "/shaping", "Rates and delays of all places.", ApiContent::Nothing, answer);
     let (order, answer) = (document.content_of::<ExplainOrder>(), document.content_of::<Explained>());
@@ -153,6 +162,13 @@ fn change(document: &mut Document) {
             (document.content_of::<MaintenanceOrder>(), document.content_of::<MaintenanceSwitched>());
         document.add("post", path, summary, order, answer);
     }
+    let (order, answer) = (document.content_of::<MapOrder>(), document.content_of::<MapChanged>());
+    document.add("post", "/maps/{name}/change", "Sets and deletes entries of a map.", order, answer);
+    let answer = document.content_of::<MapChanged>();
+    let told = "Replaces all entries of a map: lines of a key and a value, or of a key for a set.";
+    document.add("post", "/maps/{name}/replace", told, ApiContent::Text, answer);
+    let answer = document.content_of::<MapChanged>();
+    document.add("post", "/maps/{name}/reset", "Drops all changes of a map.", ApiContent::Nothing, answer);
     let (order, answer) = (document.content_of::<ShapingOrder>(), document.content_of::<PlaceNamed>());
     document.add("post", "/shaping", "Changes rates and delays of a place.", order, answer);
     let answer = document.content_of::<ShapingCleared>();

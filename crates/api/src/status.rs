@@ -57,6 +57,12 @@ pub struct ListenerStatus {
     /// The actual address; the kernel may have chosen the port.
     pub address: String,
     pub has_tls: bool,
+    /// The address as a URL: `https://0.0.0.0:443`, `tcp://0.0.0.0:5432`, `unix:/run/web.sock`.
+    #[serde(default)]
+    pub url: String,
+    /// The protocols of clients: `HTTP/1.1`, `HTTP/2`, `HTTP/3`, or `TCP` where bytes are passed on.
+    #[serde(default)]
+    pub protocols: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -249,6 +255,22 @@ pub struct ServerStatus {
     pub response_time_ms: Option<f64>,
     /// An operator's changes since the file was read: `drained`, `weight`, `added`.
     pub changes: Vec<String>,
+    /// The last request that the server failed; `None` if it failed none. Its state does not matter.
+    #[serde(default)]
+    pub last_error: Option<ServerErrorStatus>,
+}
+
+/// A request that a server failed: no connection, no response, or no valid one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ServerErrorStatus {
+    pub seconds_ago: f64,
+    /// The cause word, as in the log.
+    pub cause: String,
+    /// The reason in words, as `connection refused`.
+    pub reason: String,
+    /// The number of requests that the server failed since the start.
+    pub failures: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,16 +1,15 @@
 //! Passive ejection: servers that respond worse than the others get no requests for a while, longer each time.
 //!
 //! Only real requests are judged, so no probes are needed. Similar to Envoy's outlier detection, but latencies are
-//! compared with the median. An ejection ends automatically (`View`), and a slow start follows.
+//! compared with the median. An ejection ends automatically (`backup`), and a slow start follows.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use crate::fleet::{Fleet, FleetMember};
 use crate::hash::ServerId;
-use crate::health::{HealthState, IneligibleCause, IntervalCounts};
+use crate::health::{HealthState, IneligibleCause, IntervalCounts, ServerHealth};
 use crate::time::Time;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +31,8 @@ pub struct EjectionSettings {
     /// How long the first ejection lasts. Each further one lasts this much longer.
     pub base: Duration,
     pub longest: Duration,
-    /// The percentage of a priority group's servers that stays; always at least one server.
+    /// The percentage of a priority group's servers that stays; always at least one server. A group whose servers all
+    /// fail is ejected nevertheless, if a later group has a better server.
     pub up_percent_min: u32,
 }
 
@@ -102,26 +102,43 @@ impl Fleet {
     /// Why the server was not ejected.
     pub fn eject(&self, server: usize, now: Time) -> Result<Time, Spared> {
         let settings = self.settings.ejection.unwrap_or_default();
+        self.eject_where(server, now, || self.has_enough_without(server, &settings))
+    }
+
+    /// Ejects a server, if `is_allowed` holds while no other thread ejects one.
+    pub(crate) fn eject_where(
+        &self,
+        server: usize,
+        now: Time,
+        is_allowed: impl FnOnce() -> bool,
+    ) -> Result<Time, Spared> {
+        let settings = self.settings.ejection.unwrap_or_default();
         let health = &self.members[server].health;
         if health.state() != HealthState::Up {
             return Err(Spared::NotUp);
         }
-        // A flag and no lock: a worker must not wait on the path of a request.
-        if self.is_ejecting.compare_exchange(false, true, Acquire, Relaxed).is_err() {
-            return Err(Spared::Busy);
+        let _ejecting = self.ejecting().ok_or(Spared::Busy)?;
+        if !is_allowed() {
+            return Err(Spared::TooFewLeft);
         }
-        let ejected = if self.has_enough_without(server, &settings) {
-            // A server that comes back only to fail again is asked less and less often.
-            let longer = settings.base.saturating_mul(health.ejections() + 1);
-            let until = now + longer.min(settings.longest.max(settings.base));
-            health.count_ejection(until);
-            health.stop(IneligibleCause::Ejection);
-            Ok(until)
-        } else {
-            Err(Spared::TooFewLeft)
-        };
-        self.is_ejecting.store(false, Release);
-        ejected
+        // A server that comes back only to fail again is asked less and less often.
+        let longer = settings.base.saturating_mul(health.ejections() + 1);
+        let until = now + longer.min(settings.longest.max(settings.base));
+        health.count_ejection(until);
+        health.stop(IneligibleCause::Ejection);
+        Ok(until)
+    }
+
+    /// Ejects an outlier. One that mostly fails is ejected although too few of its priority stay, if no other of them
+    /// is better and a later priority can take over.
+    fn eject_outlier(&self, server: usize, outlier: Outlier, now: Time) -> Result<Time, Spared> {
+        let ejected = self.eject(server, now);
+        let is_skipped = ejected == Err(Spared::TooFewLeft)
+            && matches!(outlier, Outlier::Failures { .. })
+            && self.fails_mostly(server)
+            && !self.fails_more_than_another(server)
+            && self.has_backup(server);
+        if is_skipped { self.eject_with_priority(server, now).ok_or(Spared::TooFewLeft) } else { ejected }
     }
 
     /// Whether another server of the group fails far less. If all fail alike, as in an overload, an ejection only
@@ -134,7 +151,7 @@ impl Fleet {
             index != server
                 && other.priority == *priority
                 && other.health.state() == HealthState::Up
-                && share > FAILURES_FACTOR * other.health.failed_share()
+                && other.health.is_far_better_than(share)
         };
         self.members.iter().enumerate().any(is_better)
     }
@@ -216,7 +233,11 @@ impl Ejector {
         let mut outliers = self.sure(fleet, &counted, outliers(&counted, &settings), now);
         // The minimum of servers that stay may not permit to eject all.
         outliers.sort_by(|(_, one), (_, other)| other.badness().total_cmp(&one.badness()));
-        let eject = |(server, outlier)| Judgement { server, outlier, ejected: fleet.eject(server, now) };
+        let eject = |(server, outlier)| Judgement {
+            server,
+            outlier,
+            ejected: fleet.eject_outlier(server, outlier, now),
+        };
         let judgements: Vec<Judgement> = outliers.into_iter().map(eject).collect();
         for (server, _) in counted {
             if !judgements.iter().any(|judgement| judgement.server == server) {
@@ -269,6 +290,13 @@ impl Ejector {
         }
         self.suspected.extend(slow.into_iter().map(|(server, _)| (id_of(server), now)));
         sure
+    }
+}
+
+impl ServerHealth {
+    /// Whether a server fails far less than another one with this share of failures.
+    pub(crate) fn is_far_better_than(&self, share: f64) -> bool {
+        share > FAILURES_FACTOR * self.failed_share()
     }
 }
 
@@ -343,7 +371,7 @@ mod tests {
     use super::*;
     use crate::fleet::{FleetMember, FleetSettings};
     use crate::hash::ServerId;
-    use crate::health::{RequestOutcome, ServerHealth};
+    use crate::health::RequestOutcome;
     use crate::policy;
 
     const SECOND: Duration = Duration::from_secs(1);

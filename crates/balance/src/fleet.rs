@@ -106,6 +106,8 @@ pub struct Fleet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerEvent {
     Ejected(Time),
+    /// The server fails as those of earlier priorities did, so those are used again.
+    Recalled,
     CircuitOpened(Time),
     CircuitClosed,
 }
@@ -243,12 +245,7 @@ impl Fleet {
         }
         let ejection = self.settings.ejection.as_ref()?;
         let is_enough = ejection.failures_in_a_row.is_some_and(|enough| failures_in_a_row >= enough.get());
-        // In an overload all servers fail: ejecting one would give its load to the rest.
-        if is_enough && self.fails_more_than_another(server) {
-            self.eject(server, now).ok().map(ServerEvent::Ejected)
-        } else {
-            None
-        }
+        if is_enough { self.failed_in_a_row(server, failures_in_a_row, now) } else { None }
     }
 
     /// Ends the ejection of a server that has responded to a request sent as a last resort. Returns whether it was

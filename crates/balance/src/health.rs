@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::breaker::Breaker;
@@ -40,6 +40,8 @@ pub struct ServerHealth {
     /// A bit per `Cause` that stops the server.
     stopped: AtomicU32,
     failures_in_a_row: AtomicU32,
+    /// Whether the first of these failures was reported.
+    is_failure_reported: AtomicBool,
     ejections: AtomicU32,
     pub(crate) latency: LatencyAverage,
     pub(crate) breaker: Breaker,
@@ -130,6 +132,7 @@ impl ServerHealth {
             in_flight: AtomicU32::new(0),
             stopped: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
+            is_failure_reported: AtomicBool::new(false),
             ejections: AtomicU32::new(0),
             latency: LatencyAverage::default(),
             breaker: Breaker::default(),
@@ -202,6 +205,7 @@ impl ServerHealth {
                 self.latency.forget();
             }
             self.failures_in_a_row.store(0, Relaxed);
+            self.is_failure_reported.store(false, Relaxed);
             // The failures that stopped it must not count again at the end of the interval.
             self.take_counts();
             self.answers_before.store(0, Relaxed);
@@ -231,6 +235,17 @@ impl ServerHealth {
     pub(crate) fn count_ejection(&self, until: Time) {
         self.ejections.fetch_add(1, Relaxed);
         self.ejected_until.store(until.as_micros(), Relaxed);
+    }
+
+    /// Moves the end of an ejection, if it is still `from`. Returns whether it was.
+    pub(crate) fn postpone_return(&self, from: Time, until: Time) -> bool {
+        let (from, until) = (from.as_micros(), until.as_micros());
+        let is_moved = self.ejected_until.compare_exchange(from, until, Relaxed, Relaxed).is_ok();
+        // The views of all workers know the earlier end.
+        if is_moved {
+            self.changes.add();
+        }
+        is_moved
     }
 
     /// The state for another process to take over.
@@ -273,6 +288,11 @@ impl ServerHealth {
         &self.changes
     }
 
+    /// Whether no failure was reported since the last success. Of several workers, one gets `true`.
+    pub fn is_first_to_report(&self) -> bool {
+        !self.is_failure_reported.swap(true, Relaxed)
+    }
+
     /// Counts failures in a row. Returns the number, including this one.
     pub(crate) fn count(&self, outcome: RequestOutcome) -> u32 {
         match outcome {
@@ -280,6 +300,7 @@ impl ServerHealth {
                 // Reads first, because in the steady state there is nothing to write.
                 if self.failures_in_a_row.load(Relaxed) != 0 {
                     self.failures_in_a_row.store(0, Relaxed);
+                    self.is_failure_reported.store(false, Relaxed);
                 }
                 0
             }

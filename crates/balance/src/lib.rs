@@ -19,6 +19,8 @@ mod health;
 mod fleet;
 /// The servers that may get requests now.
 mod view;
+/// Priorities that take over for others.
+mod backup;
 /// Picks a server for a request.
 mod picker;
 /// Load balancing policies.

@@ -5,6 +5,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::backup::Backups;
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, FleetMember};
 use crate::hash::{ServerId, below, mix};
@@ -62,6 +63,8 @@ pub struct Picker {
     fleet: Arc<Fleet>,
     view: FleetView,
     policy: BalancePolicy,
+    /// `None` if all servers have one priority.
+    backups: Option<Box<Backups>>,
     has_limits: bool,
 }
 
@@ -71,6 +74,7 @@ impl Picker {
         Self {
             view: FleetView::new(fleet.members.len()),
             policy: (fleet.policy.build)(fleet.members.len(), mix(seed)),
+            backups: Backups::new(&fleet, mix(seed)),
             has_limits: fleet.members.iter().any(|member| member.in_flight_max.is_some()),
             fleet,
         }
@@ -97,16 +101,34 @@ impl Picker {
         self.pick_guarded(ask)
     }
 
+    /// The server of a skipped priority that is due for a trial, which this request becomes. Call it before `pick`, for
+    /// a request that was not tried yet, and report a success with `Fleet::revive`.
+    #[inline]
+    pub fn trial(&mut self, now: Time) -> Option<usize> {
+        if now < self.view.trial_at {
+            return None;
+        }
+        // The next refresh sets it again: the trial that was taken is a change.
+        self.view.trial_at = Time::NEVER;
+        self.fleet.take_trial(now)
+    }
+
+    /// A server of a later priority, for a request that found no room in the current one.
+    pub fn backup(&mut self, ask: &PickInput<'_>) -> Pick {
+        match &mut self.backups {
+            Some(backups) => backups.pick(&self.fleet, &self.view, ask),
+            None => Pick::None,
+        }
+    }
+
     /// Whether there is an untried server for the request, even as a last resort. Reserves nothing.
     pub fn has_untried(&mut self, ask: &PickInput<'_>, room: Room) -> bool {
         if self.view.is_stale(&self.fleet, ask.now) {
             self.refresh(ask.now);
         }
         self.fleet.members.iter().enumerate().any(|(index, member)| {
-            // Servers out of the view count as well, because `last_resort` may still choose them.
-            let is_asked = self.view.place(index).is_some()
-                || matches!(member.health.state(), HealthState::Ejected | HealthState::Down)
-                    && !member.health.is_withdrawn();
+            // Servers out of the view count as well: those of later priorities, and those of the last resort.
+            let is_asked = self.view.place(index).is_some() || !member.health.is_withdrawn();
             is_asked
                 && !ask.tried.contains(&index)
                 && (room == Room::OrNot || has_room(member))
@@ -171,12 +193,12 @@ impl Picker {
         if let Some(place) = self.policy.pick(&candidates) {
             return Pick::Server(self.view.servers[place] as usize);
         }
-        let is_full = |&server: &u32| {
-            let server = server as usize;
-            !ask.tried.contains(&server) && !has_room(&self.fleet.members[server])
-        };
         // The difference decides whether the request waits for a place or fails.
-        if self.view.servers.iter().any(is_full) { Pick::Full } else { Pick::None }
+        if candidates.are_full() {
+            return Pick::Full;
+        }
+        // A retry continues with the next priority.
+        if ask.tried.is_empty() { Pick::None } else { self.backup(ask) }
     }
 
     fn flows(&self, server: usize, now: Time) -> bool {
@@ -198,6 +220,15 @@ pub(crate) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
+    /// Whether an untried server is at its limit.
+    pub(crate) fn are_full(&self) -> bool {
+        let is_full = |&server: &u32| {
+            let server = server as usize;
+            !self.ask.tried.contains(&server) && !has_room(&self.fleet.members[server])
+        };
+        self.view.servers.iter().any(is_full)
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.view.servers.len()

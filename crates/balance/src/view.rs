@@ -5,7 +5,7 @@
 
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, NoneUp};
-use crate::health::{HealthState, IneligibleCause, ServerHealth};
+use crate::health::{HealthState, ServerHealth};
 use crate::time::{Time, micros};
 
 /// The warmth of a server that gets its full weight. Warmth is the share of the weight, in 64ths.
@@ -29,6 +29,8 @@ pub(crate) struct FleetView {
     pub(crate) warmth: Vec<u8>,
     /// The place of each server of the fleet, if it is available.
     places: Vec<Option<u32>>,
+    /// When a server of a skipped priority may be tried; `NEVER` in most cases.
+    pub(crate) trial_at: Time,
     /// Whether a circuit is half open, so that not every request passes.
     pub(crate) is_guarded: bool,
     /// The servers of the previous view.
@@ -52,6 +54,7 @@ impl FleetView {
             weights: Vec::with_capacity(servers),
             warmth: Vec::with_capacity(servers),
             places: vec![None; servers],
+            trial_at: Time::NEVER,
             is_guarded: false,
             servers_before: Vec::with_capacity(servers),
             weights_before: Vec::with_capacity(servers),
@@ -72,14 +75,40 @@ impl FleetView {
     pub(crate) fn refresh(&mut self, fleet: &Fleet, now: Time) -> Difference {
         // Read before the servers, so that the next renewal sees changes made meanwhile.
         self.changes = Some(fleet.changes.count());
-        // Swapped, so that comparing with the previous view allocates nothing.
-        std::mem::swap(&mut self.servers, &mut self.servers_before);
-        std::mem::swap(&mut self.weights, &mut self.weights_before);
-        let is_any_up = self.fill(fleet, now, is_up);
+        self.trial_at = fleet.end_ejections(now, |_| {});
+        self.keep_for_comparison();
+        let is_up = |health: &ServerHealth| health.state() == HealthState::Up;
+        let is_ejected =
+            |health: &ServerHealth| health.state() == HealthState::Ejected && !health.is_withdrawn();
+        let is_any_up = self.fill(fleet, now, is_up)
+            // An ejection alone never leaves a request without a server.
+            || self.fill(fleet, now, |health| is_up(health) || is_ejected(health));
         // Servers that an operator has taken out stay out: that was no mistake of a check.
         if !is_any_up && fleet.settings.none_up == NoneUp::TryAll {
-            self.fill(fleet, now, |health, _| !health.is_withdrawn());
+            self.fill(fleet, now, |health| !health.is_withdrawn());
         }
+        self.compare()
+    }
+
+    /// Shows the servers of one group that are up, regardless of the others.
+    pub(crate) fn show(&mut self, fleet: &Fleet, group: &[u32], now: Time) -> Difference {
+        self.keep_for_comparison();
+        self.clear();
+        for &server in group {
+            if fleet.members[server as usize].health.state() == HealthState::Up {
+                self.take(fleet, server, now);
+            }
+        }
+        self.compare()
+    }
+
+    /// Swaps the servers with those of the previous view, so that comparing allocates nothing.
+    fn keep_for_comparison(&mut self) {
+        std::mem::swap(&mut self.servers, &mut self.servers_before);
+        std::mem::swap(&mut self.weights, &mut self.weights_before);
+    }
+
+    fn compare(&mut self) -> Difference {
         self.places.fill(None);
         for (place, &server) in (0..).zip(&self.servers) {
             self.places[server as usize] = Some(place);
@@ -89,25 +118,20 @@ impl FleetView {
     }
 
     /// Adds groups in turn until the total suffices. Returns whether any added server accepts every request.
-    fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&ServerHealth, Time) -> bool) -> bool {
+    fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&ServerHealth) -> bool) -> bool {
         let mut is_any_up = false;
-        self.servers.clear();
-        self.weights.clear();
-        self.warmth.clear();
-        self.is_guarded = false;
-        self.due = Time::NEVER;
+        self.clear();
         let priority = |server: &u32| fleet.members[*server as usize].priority;
         for group in fleet.by_priority.chunk_by(|a, b| priority(a) == priority(b)) {
             let (mut weight, mut weight_up) = (0u64, 0u64);
             for &server in group {
                 let member = &fleet.members[server as usize];
                 weight += u64::from(member.weight);
-                if may_be_asked(&member.health, now) {
-                    if self.take(fleet, server, now) {
-                        weight_up += u64::from(member.weight);
-                    }
-                } else if member.health.state() == HealthState::Ejected {
-                    // The end of an ejection is no event, so the view looks again at that time.
+                if may_be_asked(&member.health) && self.take(fleet, server, now) {
+                    weight_up += u64::from(member.weight);
+                }
+                // The end of an ejection is no event, so the view looks again at that time. After it, a trial decides.
+                if member.health.state() == HealthState::Ejected && now < member.health.ejected_until() {
                     self.due = self.due.min(member.health.ejected_until());
                 }
             }
@@ -119,6 +143,14 @@ impl FleetView {
             }
         }
         is_any_up
+    }
+
+    fn clear(&mut self) {
+        self.servers.clear();
+        self.weights.clear();
+        self.warmth.clear();
+        self.is_guarded = false;
+        self.due = Time::NEVER;
     }
 
     /// Adds a server, unless its circuit is open. Returns whether it accepts every request: one with a half-open
@@ -151,15 +183,6 @@ impl FleetView {
     }
 }
 
-/// Whether a server is up. Ends an ejection whose time is over.
-fn is_up(health: &ServerHealth, now: Time) -> bool {
-    if health.is_stopped_by(IneligibleCause::Ejection) && now >= health.ejected_until() {
-        // Any worker that looks first ends the ejection: no thread has to wait for its time.
-        health.restore(IneligibleCause::Ejection, now);
-    }
-    health.state() == HealthState::Up
-}
-
 /// The warmth of a server, and when it changes next. It grows evenly from the return on.
 fn warmth(health: &ServerHealth, fleet: &Fleet, now: Time) -> (u8, Time) {
     let whole = micros(fleet.settings.slow_start);
@@ -185,7 +208,7 @@ mod tests {
     use crate::eject::EjectionSettings;
     use crate::fleet::{FleetMember, FleetSettings};
     use crate::hash::ServerId;
-    use crate::health::RequestOutcome;
+    use crate::health::{IneligibleCause, RequestOutcome};
     use crate::policy;
 
     const START: Time = Time::START;

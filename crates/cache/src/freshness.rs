@@ -55,7 +55,8 @@ pub(crate) fn judge(
     let may_be_stored =
         is_heuristically_cacheable(status) || (obeys && directives.public) || explicit_ms.is_some();
     // By status first: it is the more specific option, and may also make an error storable.
-    let set_ms = policy.status_ttl_ms(status).or(policy.ttl_ms.filter(|_| may_be_stored));
+    let of_caller = times.ttl_ms.or_else(|| policy.status_ttl_ms(status));
+    let set_ms = of_caller.or(policy.ttl_ms.filter(|_| may_be_stored));
     if let Some(ttl_ms) = set_ms {
         return lifetime(LifetimeSource::Route, times.received_ms.saturating_add(ttl_ms));
     }

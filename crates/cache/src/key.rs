@@ -36,17 +36,17 @@ impl CacheKey {
 
     /// The key of a request. `passes` says whether the server gets the field with a name as the client sent it. Other
     /// fields are left out of the key: they cannot change the response, but a client could use them to store responses
-    /// for others.
+    /// for others. `values` passes the values of the key, in the order of their names in the options.
     pub fn from_secret(
         secret: KeySecret,
         uri: &Uri<'_>,
         options: &KeyOptions,
-        head: &RequestHead,
-        bytes: &[u8],
+        (head, bytes): (&RequestHead, &[u8]),
         passes: impl Fn(&[u8]) -> bool,
+        values: impl KeyValues,
     ) -> Self {
         let mut hash = KeyHash(SipHasher13::new_with_keys(secret.0, secret.1));
-        write_parts(&mut hash, uri, options, head, bytes, passes);
+        write_parts(&mut hash, uri, options, (head, bytes), passes, values);
         Self(hash.0.finish128().as_u128())
     }
 
@@ -130,17 +130,25 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// Appends the text of a key: the URI, then one line for each further part, `cookie:name=value` or `name=value`.
-/// `passes` is as in [`CacheKey::from_secret`].
+/// The values of a key: passes each name with its text, or nothing for an absent value.
+pub trait KeyValues: Fn(&mut dyn FnMut(&str, &[u8])) {}
+
+impl<F: Fn(&mut dyn FnMut(&str, &[u8]))> KeyValues for F {}
+
+/// Passes no values: for keys without them.
+pub fn no_values(_: &mut dyn FnMut(&str, &[u8])) {}
+
+/// Appends the text of a key: the URI, then one line for each further part, `cookie:name=value`, `name=value` or
+/// `value:name=value`. `passes` and `values` are as in [`CacheKey::from_secret`].
 pub fn write_key(
     out: &mut Vec<u8>,
     uri: &Uri<'_>,
     options: &KeyOptions,
-    head: &RequestHead,
-    bytes: &[u8],
+    head: (&RequestHead, &[u8]),
     passes: impl Fn(&[u8]) -> bool,
+    values: impl KeyValues,
 ) {
-    write_parts(&mut KeyText(out), uri, options, head, bytes, passes);
+    write_parts(&mut KeyText(out), uri, options, head, passes, values);
 }
 
 /// Appends path and query, reduced to the parts of the key. If the response is shared by all requests with the key, the
@@ -177,9 +185,9 @@ fn write_parts(
     sink: &mut impl KeySink,
     uri: &Uri<'_>,
     options: &KeyOptions,
-    head: &RequestHead,
-    bytes: &[u8],
+    (head, bytes): (&RequestHead, &[u8]),
     passes: impl Fn(&[u8]) -> bool,
+    computed: impl KeyValues,
 ) {
     write_uri(sink, uri, options);
     // A field that no server sees cannot change the response. Under its value, clients would fill entries for others.
@@ -199,6 +207,28 @@ fn write_parts(
             sink.write(name);
             sink.write(b"=");
             sink.write(value);
+        }
+    }
+    if !options.values.is_empty() {
+        computed(&mut |name, value| {
+            sink.write(b"\nvalue:");
+            sink.write(name.as_bytes());
+            sink.write(b"=");
+            write_value(sink, value);
+        });
+    }
+}
+
+/// Writes a value, which may have any bytes. Escaped, so that a line end in it begins no other part.
+fn write_value(sink: &mut impl KeySink, value: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for piece in value.split_inclusive(|&byte| byte.is_ascii_control() || byte == b'%') {
+        match piece.split_last() {
+            Some((&last, before)) if last.is_ascii_control() || last == b'%' => {
+                sink.write(before);
+                sink.write(&[b'%', DIGITS[usize::from(last >> 4)], DIGITS[usize::from(last & 15)]]);
+            }
+            _ => sink.write(piece),
         }
     }
 }

@@ -71,7 +71,7 @@ pub use encoding::Codings;
 pub use fill::{BodyDemand, Fill, FillReader, Filled, HeadWait, Lead, ReadError, Waited};
 pub use hot::{HOT_SECONDS, Hot};
 pub use invalidate::{also_invalid, invalidates, is_unsafe};
-pub use key::{CacheKey, KeySecret, Space, Uri, write_kept_target, write_key};
+pub use key::{CacheKey, KeySecret, KeyValues, Space, Uri, no_values, write_kept_target, write_key};
 pub use labels::{also_labelled, labels, names_tags, tags, tags_of_lines};
 pub use named::{NotNamed, Ordered, PurgeTarget, UrlParts, keys_of, purge_uri};
 pub use outcome::{MissEnding, MissOutcome};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http1::RequestHead;
 
-use crate::key::{CacheKey, KeySecret, Space, Uri, write_key};
+use crate::key::{CacheKey, KeySecret, Space, Uri, no_values, write_key};
 use crate::pattern::PurgePattern;
 use crate::policy::KeyOptions;
 use crate::purge::{Force, Label, PurgeScope, RulesFull};
@@ -276,9 +276,9 @@ impl PurgeTarget {
                         &mut prefix,
                         &uri,
                         &KeyOptions::default(),
-                        &RequestHead::default(),
-                        b"",
+                        (&RequestHead::default(), b""),
                         |_| true,
+                        no_values,
                     );
                     // A rule per scheme, because the text of a key begins with it.
                     rules.push(store.purge_rule(PurgeScope::Prefix(prefix.into()), force, now_ms)?);

@@ -131,6 +131,8 @@ pub struct KeyOptions {
     pub cookies: Vec<Box<[u8]>>,
     /// Request fields whose values are part of the key, in lower case.
     pub headers: Vec<Box<[u8]>>,
+    /// Names of values that are part of the key. The caller computes them.
+    pub values: Vec<Box<str>>,
     pub ignores_host: bool,
     pub ignores_scheme: bool,
 }
@@ -144,7 +146,7 @@ impl KeyOptions {
 
     /// Whether the key consists only of the URI.
     pub(crate) fn is_uri_alone(&self) -> bool {
-        self.cookies.is_empty() && self.headers.is_empty()
+        self.cookies.is_empty() && self.headers.is_empty() && self.values.is_empty()
     }
 }
 

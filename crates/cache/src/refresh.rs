@@ -109,7 +109,7 @@ pub fn outdates(
     }
     let is_refused = || {
         let directives = ResponseDirectives::from_head(head, bytes, &policy.targets);
-        check_response(asked, head, bytes, 200, &directives, policy).is_err()
+        check_response(asked, head, bytes, 200, &directives, None, policy).is_err()
     };
     match head.start.status {
         // RFC 9111 §4.3.3: a server error may be handled as if the server had not answered.
@@ -166,8 +166,9 @@ pub fn refresh(
     let fresh =
         describe(&out.shown, &merged, merged_bytes, stored.status, &directives, &lifetime, times, policy);
     let fresh = Stored { part: stored.part, ..fresh };
-    let is_kept = check_response(asked, &merged, merged_bytes, stored.status, &directives, policy)
-        .and_then(|()| check_use(&fresh, &directives, &lifetime, policy));
+    let is_kept =
+        check_response(asked, &merged, merged_bytes, stored.status, &directives, times.ttl_ms, policy)
+            .and_then(|()| check_use(&fresh, &directives, &lifetime, policy));
     Ok(match is_kept {
         Ok(()) => Refreshed::Stored(fresh),
         Err(refusal) => Refreshed::Unstored(fresh, refusal),

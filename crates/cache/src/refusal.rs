@@ -135,7 +135,7 @@ rows! {
         "the response arrived stale, and has no validator"
         "send a longer max-age, or an ETag so that it can be validated",
     StatusTtlZero "status-ttl"
-        "`cache.status_ttl` of the route is zero for this status, or a page of `errors` stands in for it"
+        "`cache.status_ttl` or `cache.rules` of the route is zero for this response, or a page of `errors` stands in for it"
         "set a nonzero time to store it",
     Malformed "malformed"
         "the response contradicts itself"

@@ -73,7 +73,7 @@ pub fn admit(
     check_request(asked, policy)?;
     let part = part_of(head, bytes, asked)?;
     let status = if part.is_some() { 200 } else { head.start.status };
-    check_response(asked, head, bytes, status, &directives, policy)?;
+    check_response(asked, head, bytes, status, &directives, times.ttl_ms, policy)?;
     let lifetime = freshness::judge(head, bytes, status, &directives, times, policy);
     // In front of pages made for each request, composing heads in vain doubled the instructions of a request.
     if says_nothing(head, bytes, &directives, &lifetime) {
@@ -143,9 +143,10 @@ pub(crate) fn check_response(
     bytes: &[u8],
     status: u16,
     directives: &ResponseDirectives,
+    ttl_ms: Option<u64>,
     policy: &CachePolicy,
 ) -> Result<(), NotStored> {
-    if policy.status_ttl_ms(status) == Some(0) {
+    if ttl_ms.or_else(|| policy.status_ttl_ms(status)) == Some(0) {
         return Err(NotStored::StatusTtlZero);
     }
     let obeys = !policy.force && !policy.ignore.response_directives;

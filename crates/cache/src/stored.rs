@@ -66,13 +66,16 @@ impl Traits {
     }
 }
 
-/// The times of an exchange with the origin (RFC 9111 §4.2.3), in milliseconds since 1970.
+/// The times of an exchange with the origin (RFC 9111 §4.2.3), in milliseconds since 1970, and a lifetime in
+/// milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredTimes {
     /// When the request was sent.
     pub requested_ms: u64,
     /// When the head of the response was received.
     pub received_ms: u64,
+    /// The lifetime that the caller sets for this response. Overrides that of the policy.
+    pub ttl_ms: Option<u64>,
 }
 
 /// How much a caller's coarse clock may lag.

@@ -11,6 +11,8 @@ pub(crate) mod pieces;
 pub(crate) mod substitution;
 /// Joins the tables of several files.
 pub(crate) mod merge;
+/// Names that the configuration adds to expressions.
+pub(crate) mod expression_names;
 /// State of reading a file: its syntax, and the mistakes so far.
 pub(crate) mod reader;
 /// Mistakes in a value, and their wording.

@@ -23,7 +23,7 @@ pub use crate::checks::needs::{Need, Needed, SecretForm};
 pub use crate::checks::tls::{NamedFile, Owner};
 pub use crate::config::Config;
 pub use crate::document::masks::has_written_secret;
-pub use crate::document::surroundings::{Machine, Nowhere, Surroundings};
+pub use crate::document::surroundings::{Machine, Nowhere, Surroundings, shown_path};
 pub use crate::document::value_error::{HostProblem, PrefixProblem, ValueError, ValueFault};
 pub use crate::option::bandwidth::{Bandwidth, Bandwidths, Scope};
 pub use crate::option::bandwidth::{bandwidth, check_rate_unit, written_bandwidth};
@@ -42,7 +42,7 @@ pub use crate::tables::acme::{
     Acme, Authority, ChallengeKind, ChallengePorts, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount,
     KeyType, TsigAlgorithm, TsigKey,
 };
-pub use crate::tables::cache::{CacheDisk, CachePeers, CacheStore};
+pub use crate::tables::cache::{CacheDisk, CachePeers, CacheRule, CacheStore};
 pub use crate::tables::consul::Consul;
 pub use crate::tables::dashboard::{Dashboard, DashboardTokens};
 pub use crate::tables::fault::kinds::{injection, written_fault, written_share};
@@ -57,17 +57,21 @@ pub use crate::tables::listen::{Listener, Passthrough};
 pub use crate::tables::log::{
     AccessLog, LogRotation, LogTarget, RouteLog, SyslogOptions, SyslogReceiver, SyslogTransport,
 };
+pub use crate::tables::map::{FileVersion, Map, MapFile};
 pub use crate::tables::messages::{MessageFormat, MessageLevel, Messages};
 pub use crate::tables::profile::{OwnProfile, PROFILES, Profile};
 pub use crate::tables::redis::{Redis, RedisUrl, SharedSecret};
 pub use crate::tables::reference::{reference, schema};
 pub use crate::tables::request_buffering::{RequestBuffering, RequestBuffers};
 pub use crate::tables::request_id::{IdForm, RequestIds};
+pub use crate::tables::route::NamedUpstream;
+pub use crate::tables::route::accel::AccelFolder;
 pub use crate::tables::route::compress::Compress;
+pub use crate::tables::route::conditions::RouteCondition;
 pub use crate::tables::route::options::RouteOptions;
 pub use crate::tables::route::{
-    Access, Action, Auth, ClientCertFields, Maintenance, Mirror, Policies, RateLimit, Require, Respond,
-    Rewrite, Route, RouteLimits, SplitKey, Via,
+    Access, Action, Auth, ClientCertFields, DenyRule, Maintenance, Mirror, Policies, RateLimit, Require,
+    Respond, Rewrite, Route, RouteLimits, SplitKey, StatusFallback, StatusFallbacks, Via,
 };
 pub use crate::tables::settings::Settings;
 pub use crate::tables::shaping::{DatagramRates, Link, Shaping};
@@ -79,8 +83,8 @@ pub use crate::tables::tls::{
 };
 pub use crate::tables::tracing::{B3, FollowCallers, Tracing};
 pub use crate::tables::upstream::{
-    BodyRule, Check, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn, StickyCookie,
-    StickySessions, StickyTable, Upstream,
+    BodyRule, Check, Dns, Fastcgi, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
+    StickyCookie, StickySessions, StickyTable, Upstream,
 };
 pub use ipnet::IpNet;
 pub use logline::{

@@ -32,8 +32,12 @@ pub(crate) mod prefix;
 pub(crate) mod matching;
 /// Parses conditions in the expression language.
 pub(crate) mod condition;
+/// Conditions that are evaluated after authentication, or with the response.
+pub(crate) mod later_condition;
 /// Parses the keys of sessions, hashes and rate limits.
 pub(crate) mod keys;
+/// Values as parts of keys.
+pub(crate) mod value_key;
 /// Parses status codes and ranges of them.
 pub(crate) mod statuses;
 /// Texts with variables of requests.

@@ -12,7 +12,7 @@ use crate::document::foreign_file;
 use crate::document::pieces::{self, Pieces};
 use crate::document::reader::{Findings, Reader, in_order};
 use crate::document::sources::{Source, Sources};
-use crate::document::surroundings::{Machine, Surroundings};
+use crate::document::surroundings::{Machine, Surroundings, shown_path};
 use crate::document::text::Document;
 use crate::option::table::Written;
 use crate::tables::file::{FILE, File};
@@ -52,7 +52,7 @@ impl Reading {
         let of_owner = || self.files.iter().filter(|named| named.owner == owner);
         let exact = of_owner().find(|named| file.is_some() && named.path.as_deref() == file);
         let named = exact.or_else(|| of_owner().find(|named| named.path.is_none()))?;
-        let file = file.map(|file| format!("{}: ", file.display())).unwrap_or_default();
+        let file = file.map(|file| format!("{}: ", shown_path(file))).unwrap_or_default();
         Some(Mistake {
             message: format!("{}: {file}{message}", named.option),
             expected: expected.map(str::to_owned),
@@ -95,6 +95,8 @@ pub fn examine_file(path: &Path) -> Reading {
     };
     let bytes = match Machine.file(path) {
         Ok(bytes) => bytes,
+        // The place has the name that the user wrote.
+        Err(why) if path.is_relative() => return failed("", 0, format!("{}: {why}", shown_path(path))),
         Err(why) => return failed("", 0, why),
     };
     match std::str::from_utf8(&bytes) {

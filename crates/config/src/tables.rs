@@ -14,6 +14,8 @@ pub(crate) mod listen;
 pub(crate) mod tls;
 /// Automatic certificates.
 pub(crate) mod acme;
+/// Names for expressions.
+pub(crate) mod values;
 /// Options that select requests.
 pub(crate) mod requests;
 /// Routes and their policies.
@@ -30,6 +32,8 @@ pub(crate) mod forward_auth;
 pub(crate) mod upstream;
 /// The cache store.
 pub(crate) mod cache;
+/// Maps for expressions.
+pub(crate) mod map;
 /// Link profiles.
 pub(crate) mod profile;
 /// Shaping: rate limits and delays.

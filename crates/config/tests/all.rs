@@ -8,6 +8,8 @@ mod everything;
 mod files;
 /// `[route_defaults]`.
 mod route_defaults;
+/// Values.
+mod values;
 /// Sets of header edits.
 mod headers;
 /// `grpc_web`.
@@ -18,10 +20,16 @@ mod printed;
 mod examples;
 /// The page about the file.
 mod reference;
+/// Maps.
+mod maps;
 /// Mistakes, with their places.
 mod mistakes;
+/// Hints, and paths of missing files.
+mod hints;
 /// Mistakes in routes.
 mod mistakes_of_routes;
+/// Conditions of options, and the mistakes in them.
+mod conditions;
 /// Mistakes in upstreams.
 mod mistakes_of_upstreams;
 /// Mistakes in authentication.

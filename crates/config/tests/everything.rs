@@ -10,7 +10,7 @@ use config::{
     MemoryBound, Probe, Route, Scope, Shared, StickySessions, examine, parse,
 };
 use proptest::prelude::*;
-use route::{Alone, HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
+use route::{ActiveEdits, Alone, HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
 use shape::{LinkLoss, Model};
 
 const FULL: &str = r#"
@@ -20,11 +20,13 @@ dashboard = "127.0.0.1:9901"
 dashboard_write = true
 dashboard_token_file = "DIR/tokens"
 dashboard_hosts = ["proxy.example.com"]
+values = { tenant = 'request.headers["x-tenant"] ?? "none"', is_big = '(request.size ?? 0) > 1000000' }
 error_pages = { 404 = "DIR/404.html", 5xx = "DIR/error.json", "*" = "DIR/404.html" }
 
 [[listen]]
 address = "127.0.0.1:8080"
 name = "web"
+values = { tenant = '"web"' }
 proxy_protocol = ["10.0.0.0/8"]
 rate = "1GB/s"
 connect_delay = "1s"
@@ -55,6 +57,7 @@ passthrough = [
 
 [[route]]
 name = "api"
+values = { own = 'values.tenant + "!"' }
 listener = ["web", "unix:/run/vanward/web.sock"]
 host = ["api.example.com", "*.api.example.com", "~ api-[0-9]+"]
 path = "~ /v(?<version>[0-9]+)/(.*)"
@@ -76,6 +79,8 @@ cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PA
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
 request_buffering = { memory = "1MiB", max_size = "10MB" }
+on_status = { 404 = { upstream = "canary" }, 5xx = { upstream = "app", path = "/{status}.html", keep_status = true } }
+accel = { "/protected/" = "DIR", "/protected/deep" = "DIR" }
 mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored", when = 'request.method == "GET"' }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
@@ -137,7 +142,7 @@ key = "route"
 [[route]]
 path = "/sides"
 client_cert = "chain"
-split = { app = 1, canary = 1 }
+split = { app = 1, canary = 1, php = 1 }
 sticky = { by = "client/24" }
 
 [[route]]
@@ -183,7 +188,7 @@ rewrite = { path = "/" }
 
 [[route]]
 path = "/downloads"
-files = { root = "DIR", index = [] }
+files = { root = "DIR", index = [], else = { upstream = "app" } }
 
 [[route]]
 path = "/gone"
@@ -259,6 +264,11 @@ eject = { failures_in_a_row = "off", failures = "50%", latency_factor = 3, laten
 servers = ["tcp://db:5432"]
 sticky = { by = "client/24", ttl = "10m", sessions = 100, shared = true }
 check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in_doubt = "1s" }
+
+[upstream.php]
+servers = ["fcgi://10.0.0.1:9000", "fcgi+unix:/run/php/php-fpm.sock"]
+fastcgi = { root = "DIR", index = "main.php", split = ".php", front_controller = false, check_files = false, params = { APP_ENV = "production" } }
+check = { type = "http", path = "/ping" }
 
 [request_buffering]
 memory = "1MiB"
@@ -453,8 +463,22 @@ fn check_api(route: &Route) {
     assert_eq!(slow.rate.requests_per().1, Duration::from_secs(10));
     assert_eq!((slow.rate.burst().get(), &slow.key), (5, &RateKey::default()));
     assert_eq!((fast.shared, slow.shared), (None, Some(Alone::Closed)));
-    assert!(policies.request_headers.has_groups() && policies.response_headers.remove(b"server"));
+    assert!(
+        policies.request_headers.has_groups()
+            && policies.response_headers.remove(b"server", ActiveEdits::FIRST)
+    );
     assert!(policies.location && policies.cookies.as_ref().unwrap().secure == Some(true));
+    let fallbacks = policies.on_status.as_ref().unwrap();
+    let page = fallbacks.page(503).unwrap();
+    assert_eq!((page.upstream, page.keep_status), (0, true));
+    assert_eq!(page.path_for(503).as_deref(), Some("/503.html"));
+    assert_eq!(
+        fallbacks.page(404).map(|fallback| (fallback.upstream, fallback.path_for(404))),
+        Some((1, None))
+    );
+    assert!(fallbacks.page(403).is_none());
+    let folders: Vec<&str> = policies.accel.iter().map(|folder| folder.path.as_str()).collect();
+    assert_eq!(folders, ["/protected/deep/", "/protected/"]);
     let retry = policies.retry.as_ref().unwrap();
     assert_eq!(
         (retry.attempts, retry.on.connect, retry.on.reset, retry.non_idempotent),
@@ -505,20 +529,25 @@ fn check_routes(routes: &[Shared<Route>]) {
     assert_eq!(
         files(site),
         config::Files {
+            below: None,
             root: root.clone(),
             index: vec!["index.html".to_owned(), "index.htm".to_owned()],
             fallback: Some("app/index.html".to_owned()),
+            otherwise: None,
             precompressed: true,
             cache_control: Some("max-age=60".to_owned()),
             listing: true,
             symlinks: true,
         }
     );
-    assert_eq!(files(downloads), config::Files { index: Vec::new(), ..config::Files::from_root(root) });
+    assert_eq!(
+        files(downloads),
+        config::Files { index: Vec::new(), otherwise: Some(0), ..config::Files::from_root(root) }
+    );
 }
 
 fn check_upstreams(config: &Config) {
-    let [app, canary, database, _] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
+    let [app, canary, database, php, _] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
     let server = &app.servers[0];
     assert_eq!((server.label().as_str(), server.weight, server.priority), ("a", 3, 1));
     assert_eq!(server.max_requests.map(std::num::NonZeroU32::get), Some(100));
@@ -550,6 +579,16 @@ fn check_upstreams(config: &Config) {
     assert_eq!((table.sessions_max, table.ttl), (100, Duration::from_secs(600)));
     assert_eq!(table.shared, config.redis.as_ref().and_then(|redis| redis.secret.clone()));
     assert!(table.shared.is_some());
+    let scripts = php.fastcgi.as_ref().unwrap();
+    assert_eq!(
+        (php.protocol, php.servers[1].to_string().as_str()),
+        (config::Protocol::Fastcgi, "fcgi+unix:/run/php/php-fpm.sock")
+    );
+    assert_eq!(
+        (scripts.index.as_str(), scripts.front_controller, scripts.check_files),
+        ("main.php", false, false)
+    );
+    assert_eq!(scripts.params, [("APP_ENV".to_owned(), "production".to_owned())]);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Where examples have files of the reader's. Here these are in a folder of the test.
-const FOLDERS: [&str; 2] = ["/etc/vanward/", "/srv/"];
+const FOLDERS: [&str; 3] = ["/etc/vanward/", "/srv/", "/var/lib/vanward/"];
 /// Files that are read with a configuration, and what they have in this test. Certificates are read by the proxy.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
+    ("countries", "network,country\n192.0.2.0/24,FR\n"),
     ("user", "alice:$2y$10$1InYqTPQDLYlfgQMAQu2i.U.K0yNd0Fq5bJtSM0EfSnqe8hfi3kX6\n"),
     ("keys", r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#),
     ("tokens", "0123456789abcdef0123456789abcdef\n"),
@@ -105,6 +106,8 @@ fn upstreams(value: &Value, names: &mut BTreeSet<String>) {
     };
     for (key, value) in table {
         match (key.as_str(), value) {
+            // A value names upstreams that the example has.
+            ("upstream", Value::String(name)) if name.starts_with("${") => {}
             ("upstream" | "tcp", Value::String(name)) => _ = names.insert(name.clone()),
             ("split", Value::Table(shares)) => names.extend(shares.keys().cloned()),
             _ => upstreams(value, names),
@@ -120,7 +123,8 @@ fn lay_out(text: &str, folder: &Path) -> String {
     }
     for path in here.split('"').map(Path::new).filter(|path| path.starts_with(folder)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.extension().is_none() && text.contains(&format!("root = \"/srv/{name}")) {
+        let is_folder = |before: &str| text.contains(&format!("{before} = \"/srv/{name}"));
+        if path.extension().is_none() && (is_folder("root") || is_folder("/protected/\"")) {
             std::fs::create_dir_all(path).unwrap();
         } else {
             let known = FILES.iter().find(|(part, _)| name.contains(part));

@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, quic_key_file, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis, consul or messages",
+             trusted_proxies, map, values, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis, consul or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -203,7 +203,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, quic_key_file, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis, consul or messages",
+             map, values, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis, consul or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
@@ -217,13 +217,13 @@ fn listeners() {
     for (listen, expected) in [
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
-            "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, proxy_protocol, tcp, passthrough, tls, \
+            "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, values, proxy_protocol, tcp, passthrough, tls, \
              redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or \
              datagram_upload_rate",
         ),
         (
             "[[listen]]",
-            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, \
+            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080 or :8080, \
              or unix:/run/vanward.sock",
         ),
         (
@@ -235,10 +235,11 @@ fn listeners() {
         ("listen = []", "3:10: listen is empty; expected at least one [[listen]]"),
         ("", "1:1: the file has no listen; expected at least one [[listen]]"),
         (
-            "[[listen]]\naddress = \":80\"",
-            "4:11: address: \":80\" is not an address with a port; did you mean \"0.0.0.0:80\"? Expected an IP address with a port such as \
-             127.0.0.1:8080 or [::1]:8080, *:8080, or unix:/run/vanward.sock",
+            "[[listen]]\naddress = \"localhost:80\"",
+            "4:11: address: \"localhost:80\" is not an address with a port; did you mean \"127.0.0.1:80\"? Expected an IP address with a port such as \
+             127.0.0.1:8080 or [::1]:8080, *:8080 or :8080, or unix:/run/vanward.sock",
         ),
+        ("[[listen]]\naddress = \":80\"", ""),
         (
             "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",
             "6:11: address: [::1]:80 appears twice; expected an address other than the one in line 4",
@@ -627,22 +628,25 @@ key = \"peer-key\"
     let reading = examine(text, "f");
     let (listener, upstream) = (Owner::Listener, Owner::Upstream);
     for (owner, file, said) in [
-        (listener(0), Some("a"), Some("f:3:34: cert: a: m; expected e")),
-        (listener(0), Some("b"), Some("f:3:45: key: b: m; expected e")),
-        (listener(0), Some("o"), Some("f:3:84: ocsp: o: m; expected e")),
+        (listener(0), Some("a"), Some("f:3:34: cert: /here/a: m; expected e")),
+        (listener(0), Some("b"), Some("f:3:45: key: /here/b: m; expected e")),
+        (listener(0), Some("o"), Some("f:3:84: ocsp: /here/o: m; expected e")),
         (listener(0), None, Some("f:3:7: tls: m; expected e")),
-        (listener(1), Some("a"), Some("f:6:16: cert: a: m; expected e")),
-        (listener(1), Some("ca"), Some("f:6:80: ca: ca: m; expected e")),
-        (upstream(0), Some("ca"), Some("f:11:14: ca: ca: m; expected e")),
-        (upstream(0), Some("b"), Some("f:11:38: key: b: m; expected e")),
+        (listener(1), Some("a"), Some("f:6:16: cert: /here/a: m; expected e")),
+        (listener(1), Some("ca"), Some("f:6:80: ca: /here/ca: m; expected e")),
+        (upstream(0), Some("ca"), Some("f:11:14: ca: /here/ca: m; expected e")),
+        (upstream(0), Some("b"), Some("f:11:38: key: /here/b: m; expected e")),
         (upstream(1), None, Some("f:12:11: tls: m; expected e")),
         (upstream(2), None, None),
-        (listener(2), Some("peer-ca"), Some("f:19:6: ca: peer-ca: m; expected e")),
-        (listener(2), Some("peer-key"), Some("f:21:7: key: peer-key: m; expected e")),
+        (listener(2), Some("peer-ca"), Some("f:19:6: ca: /here/peer-ca: m; expected e")),
+        (listener(2), Some("peer-key"), Some("f:21:7: key: /here/peer-key: m; expected e")),
         (listener(3), None, None),
     ] {
         let mistake = reading.mistake_about(owner, file.map(Path::new), "m", Some("e"));
-        assert_eq!(mistake.map(|mistake| mistake.to_string()).as_deref(), said, "{owner:?} {file:?}");
+        // A relative path begins at the folder of the process, which the reader of a message may not know.
+        let here = std::env::current_dir().expect("there is one").display().to_string();
+        let mistake = mistake.map(|mistake| mistake.to_string().replace(&here, "/here"));
+        assert_eq!(mistake.as_deref(), said, "{owner:?} {file:?}");
     }
 }
 

@@ -295,6 +295,62 @@ fn mistakes() {
                expected the path of a file beneath the root such as /index.html"],
         ),
         (
+            "upstream = \"app\"\naccel = { x = \"/usr\", \"/a/../b\" = \"/usr\", \"/ok\" = \"usr\" }",
+            &[
+                "6:11: accel: \"x\" is no beginning of a path; expected the beginning of paths, such as /protected/",
+                "6:23: accel: \"/a/../b\" is no beginning of a path; expected the beginning of paths, such as /protected/",
+                "6:51: accel: \"usr\" is not an absolute path, as servers name files; expected the path of a directory such as /srv/www",
+            ],
+        ),
+        (
+            "respond = { status = 404 }\naccel = { \"/a\" = \"/usr\" }",
+            &["4:1: accel: this route asks no server; expected upstream or split, or files"],
+        ),
+        (
+            "upstream = \"app\"\non_status = { 404 = { upstream = \"ap\" } }",
+            &["6:34: on_status: no upstream is named \"ap\"; did you mean \"app\"? Expected app or db"],
+        ),
+        (
+            "upstream = \"app\"\non_status = { 404 = { upstream = \"app\" }, \"5xx\" = { upstream = \"app\", path = \"/x\" } }",
+            &[
+                "6:15: on_status: this is the upstream of the route, which would get the same request again; expected another upstream, path, or retry",
+            ],
+        ),
+        (
+            "upstream = \"app\"\non_status = { 399 = { upstream = \"app\" }, \"3xx\" = {}, \"*\" = {}, 404 = {} }",
+            &[
+                "6:15: on_status: \"399\" is no status of an error; expected 400 to 599, 4xx or 5xx",
+                "6:43: on_status: \"3xx\" is no status of an error; expected 400 to 599, 4xx or 5xx",
+                "6:55: on_status: \"*\" is no status of an error; expected 400 to 599, 4xx or 5xx",
+                "6:71: on_status has no upstream; expected the name of an upstream: NAME of [upstream.NAME]",
+            ],
+        ),
+        (
+            "upstream = \"app\"\non_status = { 404 = { upstream = \"app\", path = \"x\" }, 405 = { upstream = \"app\", path = \"/{code}\" } }",
+            &[
+                "6:48: path: \"x\" is not the path of a page; expected a path such as /error.html or /{status}.html",
+                "6:88: path: \"/{code}\" is not the path of a page; expected a path such as /error.html or /{status}.html",
+            ],
+        ),
+        (
+            "respond = { status = 404 }\non_status = { 404 = { upstream = \"app\", path = \"/x\" } }",
+            &["4:1: on_status: this route asks no server; expected upstream or split, or error_pages"],
+        ),
+        (
+            "files = { root = \"/usr\", else = { upstream = \"ap\" } }",
+            &["5:46: else: no upstream is named \"ap\"; did you mean \"app\"? Expected app or db"],
+        ),
+        (
+            "files = { root = \"/usr\", else = {} }",
+            &["5:33: else has no upstream; expected the name of an upstream: NAME of [upstream.NAME]"],
+        ),
+        (
+            "files = { root = \"/usr\", fallback = \"/a\", else = { upstream = \"app\" } }",
+            &[
+                "5:50: files has fallback and else: with a fallback, every path has a file; expected one of them",
+            ],
+        ),
+        (
             "files = { root = \"/usr\", cache_control = \"a\\nb\" }",
             &[
                 "5:42: cache_control: \"a\\nb\" is not a value for Cache-Control; expected directives such as \
@@ -587,7 +643,8 @@ fn conditions() {
         ("'client.user == \"ann\"'", "5:9: when: client.user is known only once the client is authenticated"),
         (
             "'jwt.claims.sub == \"ann\"'",
-            "5:8: when: the token of a request is verified only after this; expected the option claim, in a route with jwt",
+            "5:9: when: jwt.claims is known only once the client is authenticated; this expression is evaluated once a \
+             request has arrived; expected it in request_headers",
         ),
         ("true", "5:8: when: this is true or false; expected a condition such as"),
     ] {

@@ -67,7 +67,7 @@ fn upstreams() {
         (
             "sticky = {}",
             &["5:10: [upstream.app.sticky] has no by; expected cookie, origin-cookie:NAME, client, \
-                 client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME"],
+                 client/24, basic-user, header:NAME, query:NAME, a value such as ${app}, or path-parameter:NAME"],
         ),
         (
             "sticky = { by = \"cookie\", sessions = 5 }",
@@ -288,7 +288,7 @@ fn the_top_of_the_file() {
         (
             "listen = [{ address = \"unix:run\" }]",
             &["1:23: address: \"run\" is not the path of a socket: it begins with one / and ends in a \
-                 name; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, or \
+                 name; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080 or :8080, or \
                  unix:/run/vanward.sock"],
         ),
         (
@@ -372,5 +372,108 @@ fn what_http3_to_servers_cannot_have() {
             "{listen}\n[upstream.app]\nprotocol = \"h3\"\n{upstream}\n{more}\n[[route]]\nupstream = \"app\""
         );
         assert_eq!(said(&file), *expected, "{upstream}");
+    }
+}
+
+#[test]
+fn what_fastcgi_cannot_have() {
+    let scripts = "fastcgi = { root = \"/srv\", check_files = false }";
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "servers = [\"fcgi://a:9000\"]",
+            "",
+            &["3:12: servers: fcgi://a:9000 needs to know its scripts; expected fastcgi = { root = \
+               \"/srv/app/public\" }"],
+        ),
+        (
+            "servers = [\"http://a\"]",
+            scripts,
+            &["4:11: fastcgi: there is no fcgi:// server; expected servers such as fcgi://127.0.0.1:9000"],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\", \"http://a\"]",
+            scripts,
+            &[
+                "3:29: servers: http://a:80 does not speak FastCGI as the others do; expected an upstream for each \
+               protocol",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\"]\nsend_proxy_protocol = \"v2\"",
+            scripts,
+            &[
+                "4:23: send_proxy_protocol: applications behind FastCGI read no PROXY header; expected no such \
+               option: REMOTE_ADDR names the client",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\"]\ncheck = { type = \"tls\" }",
+            scripts,
+            &[
+                "4:9: check: fcgi:// servers have neither TLS nor gRPC; expected type = \"http\" with the path of a \
+               ping page, or \"tcp\"",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\"]",
+            "fastcgi = { root = \"srv\" }",
+            &[
+                "4:20: root: \"srv\" is not an absolute path; expected the absolute path of a directory such as \
+               /srv/app/public",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\"]",
+            "fastcgi = { root = \"/srv\", check_files = false, split = \"php\" }",
+            &[
+                "4:57: split: \"php\" is not an extension of scripts; expected a dot and the extension of scripts \
+               such as .php",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\"]",
+            "fastcgi = { root = \"/srv\", check_files = false, index = \"index.html\" }",
+            &[
+                "4:57: index: \"index.html\" is not the name of a script; expected the name of a script that ends in \
+               .php",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\"]",
+            "fastcgi = { root = \"/srv\", check_files = false, params = { 1A = \"x\" } }",
+            &[
+                "4:60: params: \"1A\" cannot be the name of a parameter; expected a name of letters, digits and \
+               underscores, such as APP_ENV",
+            ],
+        ),
+        (
+            "servers = [\"fcgi://a:9000\", \"fcgi+unix:/run/a.sock\"]\ncheck = { type = \"http\", path = \"/ping\" }",
+            scripts,
+            &[],
+        ),
+    ];
+    for (upstream, scripts, expected) in cases {
+        let file = format!("{LISTEN}\n[upstream.app]\n{upstream}\n{scripts}\n[[route]]\nupstream = \"app\"");
+        assert_eq!(said(&file), *expected, "{upstream} {scripts}");
+    }
+}
+
+#[test]
+fn routes_and_listeners_that_applications_cannot_serve() {
+    let app =
+        "[upstream.app]\nservers = [\"fcgi://a:9000\"]\nfastcgi = { root = \"/srv\", check_files = false }";
+    for (rest, expected) in [
+        (
+            "[[route]]\nupstream = \"app\"\ngrpc_web = true",
+            "grpc_web: upstream \"app\" speaks FastCGI, and gRPC is HTTP/2 or HTTP/3",
+        ),
+        (
+            "[[listen]]\naddress = \"127.0.0.1:81\"\ntcp = \"app\"\n[[route]]\nupstream = \"app\"",
+            "tcp: upstream \"app\" gets FastCGI requests, not bytes",
+        ),
+    ] {
+        let listen = "[[listen]]\naddress = \"127.0.0.1:80\"";
+        let mistakes = said(&format!("{listen}\n{app}\n{rest}")).join("\n");
+        assert!(mistakes.contains(expected), "{mistakes}");
     }
 }

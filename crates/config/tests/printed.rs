@@ -214,7 +214,7 @@ impl Surroundings for Files<'_> {
         path.to_owned()
     }
 
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+    fn named_file(&self, path: &Path, _: u64) -> Result<Vec<u8>, String> {
         self.file(path)
     }
 

@@ -11,11 +11,13 @@ pub(crate) mod traffic;
 /// Commands for the cache.
 mod cache;
 /// Certificates and their renewals.
-mod certificates;
+pub(crate) mod certificates;
 /// Commands for faults.
 mod faults;
 /// Current requests and clients, and the last hour.
 mod live;
+/// Commands for maps.
+pub(crate) mod maps;
 /// Commands for maintenance.
 pub(crate) mod maintenance;
 /// Problems that operators should see at once.
@@ -111,6 +113,12 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
     shared()
         .route("/configuration", get(configuration))
         .route("/maintenance/on", post(maintenance::begin))
+        .route("/maps", get(maps::list))
+        .route("/maps/{name}", get(maps::entries))
+        .route("/maps/{name}/lookup", post(maps::lookup))
+        .route("/maps/{name}/change", post(maps::change))
+        .route("/maps/{name}/replace", post(maps::replace).layer(maps::large_text()))
+        .route("/maps/{name}/reset", post(maps::reset))
         .route("/sources", post(sources::report))
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
@@ -138,8 +146,8 @@ pub(crate) fn shared() -> Router<Weak<Control>> {
         .route("/shaping/{place}/{name}", delete(shaping::remove))
 }
 
-const PLACES: &str = "the endpoints are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, /sources, \
-                      /cache/purge and explain, /routes/explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
+const PLACES: &str = "the endpoints are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance, /maps, /maps/NAME and /shaping, POST /reload, /faults, /shaping, /sources, \
+                      /cache/purge and explain, /routes/explain, /certificates/renew, /maintenance/on and off, /maps/NAME/lookup, change, replace and reset, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {

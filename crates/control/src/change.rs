@@ -24,6 +24,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::admin::Admin;
+use crate::admin::maps::now_ms;
 use crate::certificates;
 use crate::control_listener::{ControlListener, PageAddress};
 use crate::handover::{self, Handover, Inheritance, Purpose};
@@ -47,6 +48,7 @@ use proxy::listening::ListenerId;
 use proxy::owned::pressure::Pressure;
 use proxy::owned::quic_processes::QuicProcesses;
 use proxy::shared::handover_state::HandoverState;
+use proxy::shared::live_maps::LiveMaps;
 use proxy::worker::listen::OpenSockets;
 pub(crate) use sockets::{Sockets, WorkerStart, deal};
 use transport::resolve::{RESOLVE_FIRST, ResolvedName, ServerNames, WantedNames};
@@ -185,6 +187,8 @@ impl Control {
         plan.inherit(&std::mem::take(&mut inherited.handover_state), Time::START);
         plan.remark_on_quic_key(&plan.config).iter().for_each(|remark| message::warn(remark));
         overrides.settle(&plan, Time::START);
+        let dropped = plan.maps.inherit(std::mem::take(&mut inherited.maps), now_ms());
+        dropped.iter().for_each(|why| message::warn(why));
         if reread.is_none() {
             // Otherwise the configuration's mistakes and warnings report them with their places.
             certificates::remark(&plan, None);
@@ -398,6 +402,12 @@ impl Control {
         Ok(done)
     }
 
+    /// Changes maps, while no other change of the configuration is under way. Blocks until the other has ended.
+    pub(crate) fn change_maps<T>(&self, change: impl FnOnce(&LiveMaps) -> T) -> Result<T, StartError> {
+        let _turn = self.turn()?;
+        Ok(change(&self.plan().maps))
+    }
+
     /// Updates the plan to the current addresses of server names. Blocks, as `change` does.
     pub(crate) fn follow_names(&self) {
         let Ok(_turn) = self.turn() else { return };
@@ -522,10 +532,11 @@ impl Control {
         let handover_state = HandoverState::new(&self.plan(), self.time());
         let faults = self.faults.handover(&self.plan().config, self.time_ns());
         let shaping = overrides.shaping.orders(self.time()).collect();
+        let maps = self.plan().maps.handover(now_ms());
         // The new process stores responses once it serves, which is before it reports that.
         let orders = self.plan().cache.as_ref().map(Cache::hand_over_purges);
         let (successor, channel) =
-            upgrade(&Handover { sockets, quic, overrides, shaping, faults, handover_state })?;
+            upgrade(&Handover { sockets, quic, overrides, shaping, faults, maps, handover_state })?;
         // Waiting changes then find that it is too late: the other process has the state.
         self.is_leaving.store(true, Ordering::Release);
         drop(turn);

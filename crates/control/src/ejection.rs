@@ -81,18 +81,17 @@ impl Compared {
     /// ended, and reports all that have ended.
     fn follow(&mut self, upstream: &UpstreamPlan, shared: &Rc<ProbeShared>, now: Time) {
         let ejected_before = std::mem::take(&mut self.ejected);
+        // A server may have been ejected since the last look, and the ejection may be over.
+        let mut over = Vec::new();
+        upstream.fleet.end_ejections(now, |server| over.push(server));
         for (index, member) in upstream.fleet.members().iter().enumerate() {
             let health = &member.health;
-            // A server may have been ejected since the last look, and the ejection may be over.
-            let is_over = health.is_stopped_by(IneligibleCause::Ejection)
-                && now >= health.ejected_until()
-                && health.restore(IneligibleCause::Ejection, now);
             if health.is_stopped_by(IneligibleCause::Ejection) {
                 self.ejected.push(member.id);
                 if !ejected_before.contains(&member.id) {
                     watch_return(upstream, index, shared);
                 }
-            } else if is_over || ejected_before.contains(&member.id) {
+            } else if over.contains(&index) || ejected_before.contains(&member.id) {
                 say(
                     upstream,
                     index,

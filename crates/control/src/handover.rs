@@ -25,6 +25,7 @@ use api::shaping::ShapingOrder;
 use proxy::faults::FaultHandover;
 use proxy::shared::handover_state::MESSAGE_BYTES_MAX;
 use proxy::shared::handover_state::{HandoverPart, HandoverState};
+use proxy::shared::live_maps::MapHandover;
 
 /// Environment variable with the ID of the process to take over from, which holds the other end of standard input.
 pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
@@ -55,6 +56,7 @@ pub(crate) struct Handover {
     /// The operators' changes of rates and delays, each with its remaining time.
     pub(crate) shaping: Vec<ShapingOrder>,
     pub(crate) faults: Vec<FaultHandover>,
+    pub(crate) maps: Vec<MapHandover>,
     pub(crate) handover_state: HandoverState,
 }
 
@@ -93,6 +95,10 @@ enum HandoverMessage<C = ServerChange, B = HandoverPart> {
         #[serde(rename = "bequest")]
         part: Box<FaultHandover>,
     },
+    Map {
+        #[serde(rename = "bequest")]
+        part: Box<MapHandover>,
+    },
     Known {
         #[serde(rename = "bequest")]
         part: B,
@@ -114,6 +120,7 @@ pub struct Inheritance {
     pub(crate) processes: Vec<(u8, Vec<OwnedFd>)>,
     pub(crate) overrides: RuntimeOverrides,
     pub(crate) faults: Vec<FaultHandover>,
+    pub(crate) maps: Vec<MapHandover>,
     pub(crate) handover_state: HandoverState,
     pub(crate) predecessor: Option<Predecessor>,
     /// The service manager's sockets, if there is no previous process.
@@ -159,7 +166,7 @@ impl Inheritance {
 
     fn receive(channel: OwnedFd) -> io::Result<Self> {
         let (mut sockets, mut udp, mut processes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut faults = Vec::new();
+        let (mut faults, mut maps) = (Vec::new(), Vec::new());
         let (mut overrides, mut handover_state) = (RuntimeOverrides::default(), HandoverState::default());
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
@@ -176,6 +183,7 @@ impl Inheritance {
                 HandoverMessage::Shaping { order } => overrides.shaping.inherit(&order),
                 HandoverMessage::Maintenance { switch } => overrides.maintenance.inherit(*switch),
                 HandoverMessage::Fault { part } => faults.push(*part),
+                HandoverMessage::Map { part } => maps.push(*part),
                 HandoverMessage::Known { part } => handover_state.push(part),
                 HandoverMessage::Unknown => {}
                 HandoverMessage::End => {
@@ -186,6 +194,7 @@ impl Inheritance {
                         processes,
                         overrides,
                         faults,
+                        maps,
                         handover_state,
                         predecessor,
                         activated: Activated::default(),
@@ -273,6 +282,9 @@ pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
     }
     for part in &handover.faults {
         send_part(channel, &Given::Fault { part: Box::new(part.clone()) }, &[])?;
+    }
+    for part in &handover.maps {
+        send_part(channel, &Given::Map { part: Box::new(part.clone()) }, &[])?;
     }
     for part in handover.handover_state.parts() {
         send_part(channel, &Given::Known { part }, &[])?;
@@ -380,6 +392,7 @@ mod tests {
         let faults = vec![FaultHandover::Unknown; 2];
         let handover = Handover {
             sockets,
+            maps: Vec::new(),
             quic: QuicHandover {
                 udp: vec![("*:1".to_owned(), copies(2))],
                 processes: vec![(0, copies(many)), (255, copies(1))],

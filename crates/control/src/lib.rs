@@ -6,6 +6,8 @@ mod acme;
 mod admin;
 /// Watches certificate files.
 mod certificates;
+/// Watches the files of maps.
+mod map_files;
 /// Replaces the configuration.
 mod change;
 /// Plans that were replaced, until no request uses them.
@@ -14,6 +16,10 @@ mod retired;
 mod open_log;
 /// Outlier ejection: compares servers.
 mod ejection;
+/// Reports servers that go on failing requests.
+mod failing_servers;
+/// Descriptions of listeners.
+mod served;
 /// Reports changes of servers in a new plan.
 mod server_changes;
 /// Instances that share a cache.
@@ -58,6 +64,8 @@ mod shared;
 mod alone;
 /// Explains which route a request takes.
 mod route_explained;
+/// Explains the conditions of a route's options.
+mod route_conditions;
 /// Sends traces to a collector.
 mod tracing;
 /// Signal handling.
@@ -446,6 +454,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(retired::watch(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             tokio::task::spawn_local(admin::problems::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(failing_servers::watch(Weak::clone(&control)));
             tokio::task::spawn_local(metrics::sample(Weak::clone(&control)));
             tokio::task::spawn_local(shared::run(Weak::clone(&control)));
             tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
@@ -463,7 +472,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
                 tokio::task::spawn_local(acme::run(Weak::clone(&control), outbound));
                 tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
             }
-            certificates::watch(control).await;
+            tokio::join!(certificates::watch(Weak::clone(&control)), map_files::watch(control));
         }
     });
     // In both cases the proxy has ended, and the tasks end with this runtime. Another process may use the same
@@ -479,6 +488,14 @@ impl Running {
     /// The addresses of the open listeners, in the order of the configuration, with the ports that the kernel selected.
     pub fn listeners(&self) -> Vec<ListenAddress> {
         self.control.addresses()
+    }
+
+    /// The open listeners as URLs, with their protocols and certificates, in the order of the configuration.
+    pub fn served(&self) -> Vec<String> {
+        let plan = self.control.plan();
+        let certificates = admin::certificates::statuses(&self.control, acme::now());
+        let each = plan.config.listeners.iter().zip(self.control.addresses());
+        each.map(|(listener, address)| served::describe(listener, &address, &certificates)).collect()
     }
 
     /// The TCP addresses of the open listeners, with the ports that the kernel selected.

@@ -17,8 +17,8 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use telemetry::{
     AccessLog, CertificateSample, CounterPlaces, CounterReader, Counters, Directory, Exposition, History,
-    HistorySample, PlanNames, ProcessState, SAMPLE_PERIOD, SamplePoint, SeriesReader, ServerHealthSample,
-    ServerState, SharedSample, Snapshot, Syntax, Totals,
+    HistorySample, MapSample, PlanNames, ProcessState, SAMPLE_PERIOD, SamplePoint, SeriesReader,
+    ServerHealthSample, ServerState, SharedSample, Snapshot, Syntax, Totals,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -181,6 +181,7 @@ impl Metrics {
             cache: plan.cache.as_ref().map(|cache| cache.state(&misses, &refusals)),
             certificates,
             shared,
+            maps: &map_samples(plan),
             sources: &self.sources.samples(plan),
             configuration: self.sources.configuration(),
             log_lines_dropped: self.log_lines_dropped(),
@@ -280,4 +281,9 @@ async fn answer(State(control): State<Weak<Control>>, headers: HeaderMap) -> Res
     let beside = (&certificates[..], control.shared.sample());
     let page = control.metrics.page(&control.plan(), beside, control.time(), syntax);
     ([(CONTENT_TYPE, syntax.content_type())], page).into_response()
+}
+fn map_samples(plan: &Plan) -> Vec<MapSample> {
+    let sample =
+        |(name, [hits, misses, entries]): (String, [u64; 3])| MapSample { name, hits, misses, entries };
+    plan.maps.samples().into_iter().map(sample).collect()
 }

@@ -7,6 +7,8 @@ mod server;
 mod connect;
 /// Health checks by HTTP: the request, and the expected response.
 mod http;
+/// A single FastCGI exchange.
+mod fastcgi;
 /// A single HTTP/1.1 exchange.
 mod http1;
 /// A single HTTP/2 exchange.

@@ -5,13 +5,15 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use api::route::RouteOrder;
-use config::{Action, Config, Listener, Route};
+use config::{Action, Config, DenyRule, Listener, Route};
 use http1::HttpVersion;
 use route::{
-    AccessDecision, AccessList, Condition, Cors, ExplainedRule, Explanation, Miss, RequestFacts, RouteRule,
-    RouteTable, RuleOutcome, TlsFacts, VariableValues,
+    AccessDecision, AccessList, Condition, Cors, ExplainedRule, Explanation, MapLookup, Miss, RequestFacts,
+    RouteRule, RouteTable, RuleOutcome, TlsFacts, VariableValues,
 };
 use serde_json::{Value, json};
+
+use crate::route_conditions;
 
 struct ExplainTarget<'a> {
     is_https: bool,
@@ -90,6 +92,15 @@ pub struct RouteExplained {
 
 /// Explains the result of a request under a configuration. Fails if the request is invalid.
 pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplained, String> {
+    explain_with_maps(config, &ConfiguredMaps(&config.maps), order)
+}
+
+/// Explains like [`explain_route`], with the maps as they are in force.
+pub(crate) fn explain_with_maps(
+    config: &Config,
+    maps: &dyn MapLookup,
+    order: &RouteOrder,
+) -> Result<RouteExplained, String> {
     let RouteOrder { method, url, headers, client, listener } = order;
     let target = ExplainTarget::parse(url)?;
     let listener = target.listener(config, listener.as_deref())?;
@@ -109,6 +120,8 @@ pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplain
         listener: &config.listeners[listener].name,
         tls: TlsFacts::default(),
         time_ns: now_ns(),
+        maps,
+        memory: None,
     };
     let request = facts.parts(listener, target.path.as_bytes());
     let is_ambiguous = table.is_ambiguous(&request);
@@ -123,6 +136,15 @@ pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplain
         explanation,
     };
     Ok(RouteExplained { text: report.text(), json: report.json(), is_routed: report.route().is_some() })
+}
+
+/// Maps as the configuration and its files have them.
+struct ConfiguredMaps<'a>(&'a [config::Map]);
+
+impl MapLookup for ConfiguredMaps<'_> {
+    fn lookup(&self, map: u16, key: expression::Value<'_>) -> Option<expression::Value<'_>> {
+        self.0.get(usize::from(map))?.table.peek(key, 0)
+    }
 }
 
 /// The current time in nanoseconds since 1970, for conditions on the time of day.
@@ -229,11 +251,17 @@ impl Report<'_> {
         }
         let mut lines = vec![format!("The route is {}: {}.", route.name, self.action(route))];
         lines.extend(self.condition(route));
+        lines.extend(self.computed(route));
         let Route { policies, .. } = route;
         let access =
             AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
         if access.access(self.values.request.client) == AccessDecision::Denied {
             lines.push("This client is denied: 403.".to_owned());
+        }
+        let request = &self.values.request;
+        let denies = |rule: &&DenyRule| request.conditions.hold(&rule.when, request.path);
+        if let Some(rule) = policies.access.rules.iter().find(denies) {
+            lines.push(format!("It is denied: {}.", rule.status));
         }
         if let Some(cors) = &policies.cors {
             if self.values.request.method == b"OPTIONS" && Cors::is_preflight(self.values.request.fields) {
@@ -257,6 +285,7 @@ impl Report<'_> {
             ));
         }
         lines.extend(self.proofs(policies));
+        lines.extend(route_conditions::explained(route, request));
         if let Some(path) = &policies.rewrite.path {
             let mut out = Vec::new();
             match path.apply(&self.values, &mut out) {
@@ -323,6 +352,7 @@ impl Report<'_> {
         if policies.require == config::Require::Any {
             lines.push("The client needs to pass only one of these checks.".to_owned());
         }
+        lines.extend(self.fallbacks(policies));
         if let Some(mirror) = &policies.mirror {
             let percent = f64::from(mirror.share.millionths()) / 10_000.0;
             lines.push(format!(
@@ -331,6 +361,22 @@ impl Report<'_> {
             ));
         }
         lines
+    }
+
+    /// Lists the upstreams that answer in place of an error status.
+    fn fallbacks(&self, policies: &config::Policies) -> Vec<String> {
+        let all = policies.on_status.iter().flat_map(|fallbacks| fallbacks.pages());
+        let line = |(scope, fallback): (route::PageFor, &config::StatusFallback)| {
+            let page = fallback.path.as_ref().map(|path| format!(" with {path}")).unwrap_or_default();
+            let status = if fallback.keep_status { "; the status stays" } else { "" };
+            let name = &self.config.upstreams[fallback.upstream].name;
+            format!("If a server answers {scope}, upstream {name} answers instead{page}{status}.")
+        };
+        let folders = policies.accel.iter().map(|folder| {
+            let root = folder.files.root.display();
+            format!("Its servers may name files below {root}, as {}… in X-Accel-Redirect.", folder.path)
+        });
+        all.map(line).chain(folders).collect()
     }
 
     fn action(&self, route: &Route) -> String {
@@ -353,21 +399,66 @@ impl Report<'_> {
                     .collect();
                 format!("split between upstreams: {}", shares.join(", "))
             }
+            Action::Named(named) => match self.named(named) {
+                Ok(index) => format!("upstream {}, which its values name", name(index)),
+                Err(text) => format!("503, because its values name no upstream: {text:?}"),
+            },
             Action::Redirect(redirect) => {
                 let location = self.location(redirect);
                 format!("{} to {location}", redirect.status.code())
             }
             Action::Respond(respond) => {
                 let response = &respond.response;
-                format!(
-                    "{}, {} bytes of {}",
-                    response.status(),
-                    response.body().len(),
-                    response.content_type()
-                )
+                let mut body = response.body().to_vec();
+                if let Some(template) = &respond.body {
+                    body.clear();
+                    template.fill(&self.values, &mut body);
+                }
+                format!("{}, {} bytes of {}", response.status(), body.len(), response.content_type())
             }
-            Action::Files(files) => format!("files beneath {}", files.root.display()),
+            Action::Files(files) => {
+                let folder = self.folder(files);
+                let is_for_files = matches!(self.values.request.method, b"GET" | b"HEAD");
+                match files.otherwise.map(name) {
+                    None => folder,
+                    Some(upstream) if is_for_files => format!("{folder}, else upstream {upstream}"),
+                    Some(upstream) => {
+                        format!("upstream {upstream}, because files are only for GET and HEAD")
+                    }
+                }
+            }
         }
+    }
+
+    /// The upstream that values name, or the text that names none.
+    fn named(&self, named: &config::NamedUpstream) -> Result<usize, String> {
+        let mut text = Vec::new();
+        named.name.fill(&self.values, &mut text);
+        named.find(&text).ok_or_else(|| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn folder(&self, files: &config::Files) -> String {
+        let root = files.root.display();
+        let Some(below) = &files.below else { return format!("files beneath {root}") };
+        let mut folder = Vec::new();
+        match below.fill_folder(&self.values, &mut folder) {
+            true => format!("files beneath {root}/{}", folder.escape_ascii()),
+            false => format!("404, because its values name no folder below {root}"),
+        }
+    }
+
+    /// The values that the request has in the route, one a line.
+    fn computed(&self, route: &Route) -> Option<String> {
+        let request = &self.values.request;
+        let lines = route.values.iter().map(|(name, value)| {
+            let mut text = None;
+            let mut show = |value: &[u8]| text = Some(value.escape_ascii().to_string());
+            request.conditions.value(value, request.path, &mut show);
+            let text = text.map_or_else(|| "absent".to_owned(), |text| format!("\"{text}\""));
+            format!("\n  {name} = {text}")
+        });
+        let lines: String = lines.collect();
+        (!lines.is_empty()).then(|| format!("Its values:{lines}"))
     }
 
     fn location(&self, redirect: &route::Redirect) -> String {
@@ -388,11 +479,20 @@ impl Report<'_> {
                 let shares = split.shares().map(|(index, weight)| (name(index), json!(weight)));
                 json!({ "split": shares.collect::<serde_json::Map<_, _>>() })
             }
+            Action::Named(named) => match self.named(named) {
+                Ok(index) => json!({ "upstream": self.config.upstreams[index].name }),
+                Err(text) => json!({ "unknown_upstream": text }),
+            },
             Action::Redirect(redirect) => {
                 json!({ "redirect": { "status": redirect.status.code(), "location": self.location(redirect) } })
             }
             Action::Respond(respond) => json!({ "respond": { "status": respond.response.status() } }),
-            Action::Files(files) => json!({ "files": files.root }),
+            Action::Files(files) => match files.otherwise {
+                None => json!({ "files": files.root }),
+                Some(index) => {
+                    json!({ "files": files.root, "else": { "upstream": self.config.upstreams[index].name } })
+                }
+            },
         });
         json!({
             "method": self.values.request.method.escape_ascii().to_string(),
@@ -474,6 +574,9 @@ maintenance = { allow = ["127.0.0.1"] }
 listener = "secure"
 path = "~ /old/(.*)"
 redirect = { to = "https://$host/new/$1" }
+[[route]]
+host = "f.example"
+files = { root = "/usr", else = { upstream = "app" } }
 [upstream.app]
 servers = ["http://127.0.0.1:9000", "http://127.0.0.1:9001"]
 [upstream.canary]
@@ -497,11 +600,24 @@ GET http://a.example/api/x from 127.0.0.1 at listener 127.0.0.1:80
    1. moved (* ~ /old/(.*)): no: expects listener secure, found 127.0.0.1:80; expects path ~ /old/(.*), found /api/x
    2. a.example/api (a.example /api): no: expects method POST, found GET
    3. readers (a.example /api): no: expects header X-Tenant is present, found none; expects cookie canary = 1, found none
-   4. /: taken
+   4. f.example/ (f.example /): no: expects host f.example, found a.example
+   5. /: taken
 
 The route is /: upstream app, round-robin over 2 servers.
 ";
         assert_eq!(text(&asked("GET", "http://a.example/api/x")), (expected.to_owned(), true));
+    }
+
+    #[test]
+    fn files_first_else_a_server() {
+        let (said, _) = text(&asked("GET", "http://f.example/x"));
+        assert!(
+            said.ends_with("The route is f.example/: files beneath /usr, else upstream app.\n"),
+            "{said}"
+        );
+        let (said, _) = text(&asked("POST", "http://f.example/x"));
+        let expected = "The route is f.example/: upstream app, because files are only for GET and HEAD.\n";
+        assert!(said.ends_with(expected), "{said}");
     }
 
     #[test]
@@ -510,7 +626,7 @@ The route is /: upstream app, round-robin over 2 servers.
         assert!(said.contains("3. readers (a.example /api): no: expects header"), "{said}");
         assert!(
             said.contains(
-                "   4. /: also matches, but comes after a.example/api: the host a.example comes before *\n"
+                "   5. /: also matches, but comes after a.example/api: the host a.example comes before *\n"
             ),
             "{said}"
         );
@@ -584,6 +700,49 @@ The server gets /v1/x?y.
             assert_eq!(notes.iter().any(says), expected == redirects, "{top}{url}");
             let is_redirect = !explained.json["action"]["redirect_to_https"].is_null();
             assert_eq!(is_redirect, expected == redirects, "{top}{url}");
+        }
+    }
+
+    #[test]
+    fn values_are_shown() {
+        let file = "values = { app = 'request.headers[\"x-app\"] ?? \"app\"', none = 'request.headers[\"x-none\"]' }\n\
+                    [[listen]]\naddress = \"127.0.0.1:80\"\n\
+                    values = { app = '\"of\" + request.path' }\nname = \"own\"\n\
+                    [[listen]]\naddress = \"127.0.0.1:81\"\n\
+                    [[route]]\nupstream = \"${app}\"\nvalues = { shown = 'values.app + \"!\"' }\n\
+                    [[route]]\npath = \"/files\"\nfiles = { root = \"/srv/${app}\" }\n\
+                    [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
+        let config = config::parse(file, "f").expect("is valid");
+        for (listener, path, field, action, values) in [
+            (
+                "127.0.0.1:81",
+                "/",
+                None,
+                "upstream app, which its values name.",
+                "app = \"app\"\n  none = absent\n  shown = \"app!\"",
+            ),
+            (
+                "127.0.0.1:81",
+                "/",
+                Some("x"),
+                "503, because its values name no upstream: \"x\".",
+                "app = \"x\"",
+            ),
+            ("127.0.0.1:81", "/files/a", Some("x"), "files beneath /srv/x.", "app = \"x\"\n  none = absent"),
+            (
+                "127.0.0.1:81",
+                "/files/a",
+                Some(".."),
+                "404, because its values name no folder below /srv.",
+                "app = \"..\"",
+            ),
+            ("own", "/p", Some("x"), "503, because its values name no upstream: \"of/p\".", "app = \"of/p\""),
+        ] {
+            let headers = field.map(|field| ("X-App".to_owned(), field.to_owned())).into_iter().collect();
+            let order = RouteOrder { listener: Some(listener.to_owned()), headers, ..asked("GET", path) };
+            let explained = explain_route(&config, &order).expect("is a request").text;
+            assert!(explained.contains(&format!(": {action}\n")), "{explained}");
+            assert!(explained.contains(&format!("Its values:\n  {values}")), "{explained}");
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) struct AskedNames {
     facts: u64,
     families: u8,
     pub(crate) has_pattern: bool,
+    pub(crate) has_map: bool,
 }
 
 const _: () = assert!(Fact::ALL.len() <= 64 && FactFamily::ALL.len() <= 8, "each name has a bit");
@@ -20,6 +21,7 @@ impl AskedNames {
                 Self { families: 1 << *family as u8, ..Self::default() }
             }
             NodeOperation::Matches(..) => Self { has_pattern: true, ..Self::default() },
+            NodeOperation::Lookup(..) | NodeOperation::InMap(..) => Self { has_map: true, ..Self::default() },
             NodeOperation::Definition(definition) => definition.0.asked,
             _ => Self::default(),
         };
@@ -31,6 +33,7 @@ impl AskedNames {
             facts: self.facts | other.facts,
             families: self.families | other.families,
             has_pattern: self.has_pattern || other.has_pattern,
+            has_map: self.has_map || other.has_map,
         }
     }
 
@@ -41,4 +44,16 @@ impl AskedNames {
     pub(crate) fn has_family(self, family: FactFamily) -> bool {
         self.families & (1 << family as u8) != 0
     }
+}
+
+/// Calls `see` with each name of a family that a node asks for.
+pub(crate) fn keys<'n>(node: &'n Node, family: FactFamily, see: &mut impl FnMut(&'n str)) {
+    match &node.operation {
+        NodeOperation::Field(of, key) | NodeOperation::AnyField(of, key, _) if *of == family => {
+            see(key.as_str());
+        }
+        NodeOperation::Definition(definition) => keys(&definition.0.root, family, see),
+        _ => {}
+    }
+    node.parts().iter().for_each(|part| keys(part, family, see));
 }

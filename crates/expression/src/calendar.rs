@@ -1,6 +1,10 @@
 //! Dates and times of day of a point in time, in the proleptic Gregorian calendar. Offsets are fixed: without a database
 //! of time zones, daylight saving time is unknown.
 
+use std::fmt;
+
+use crate::duration::write_fraction;
+
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
@@ -131,16 +135,21 @@ fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> O
     parts.next().is_none().then_some(numbers)
 }
 
-/// Writes a point in time as [`parse`] reads it.
-pub(crate) fn written(nanoseconds: i64) -> String {
-    let (days, in_day) = (nanoseconds.div_euclid(DAY), nanoseconds.rem_euclid(DAY));
-    let ((year, month, day), seconds) = (date(days), in_day / SECOND);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let fraction = match in_day % SECOND {
-        0 => String::new(),
-        fraction => format!(".{fraction:09}").trim_end_matches('0').to_owned(),
-    };
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}{fraction}Z")
+/// A point in time in nanoseconds since 1970, written as [`parse`] reads it. Writing allocates nothing.
+pub(crate) struct TimeText(pub(crate) i64);
+
+impl fmt::Display for TimeText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, in_day) = (self.0.div_euclid(DAY), self.0.rem_euclid(DAY));
+        let ((year, month, day), seconds) = (date(days), in_day / SECOND);
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        write!(formatter, "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}")?;
+        match in_day % SECOND {
+            0 => {}
+            fraction => write_fraction(fraction.unsigned_abs(), formatter)?,
+        }
+        formatter.write_str("Z")
+    }
 }
 
 #[cfg(test)]
@@ -208,7 +217,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_the_same(nanoseconds in any::<i64>()) {
-            let text = written(nanoseconds);
+            let text = TimeText(nanoseconds).to_string();
             prop_assert_eq!(parse(&text), Some(nanoseconds), "{}", text);
         }
 

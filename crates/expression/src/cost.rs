@@ -53,10 +53,18 @@ pub(crate) fn measure(root: &Node, limits: &ExpressionLimits) -> Result<Cost, Ex
     Ok(cost)
 }
 
-fn cost(node: &Node, value_bytes: u64) -> Cost {
+/// Computes the cost of a node with its parts. `value_bytes` are the bytes of the texts that facts give.
+pub(crate) fn cost(node: &Node, value_bytes: u64) -> Cost {
     if let NodeOperation::Definition(definition) = &node.operation {
         let inner = definition.0.cost;
-        return Cost { steps: inner.steps.saturating_add(1), depth: inner.depth + 1, ..inner };
+        return Cost {
+            steps: inner.steps.saturating_add(1),
+            // A value that was computed before is copied to the scratch space.
+            scratch_peak: inner.scratch_peak.max(inner.longest),
+            scratch_kept: inner.scratch_kept.max(inner.longest),
+            depth: inner.depth + 1,
+            ..inner
+        };
     }
     let mut sum = Cost::default();
     let mut lengths = Vec::new();

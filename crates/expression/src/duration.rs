@@ -1,5 +1,7 @@
 //! Durations as CEL writes them: `1h30m`, `300ms`, `1.5s`.
 
+use std::fmt;
+
 /// Nanoseconds of each unit, the longest first. `ms` precedes `m` because units are matched by their start.
 const UNITS: [(&str, i64); 6] = [
     ("ms", 1_000_000),
@@ -11,7 +13,7 @@ const UNITS: [(&str, i64); 6] = [
 ];
 
 /// Parses a duration to nanoseconds.
-pub(crate) fn parse(text: &str) -> Option<i64> {
+pub fn parse(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text),
@@ -40,26 +42,47 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     i64::try_from(sum * sign).ok()
 }
 
-/// Writes nanoseconds as [`parse`] reads them: `1h30m`, `0.25s`.
-pub(crate) fn written(nanoseconds: i64) -> String {
-    const SECOND: u64 = 1_000_000_000;
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let total = nanoseconds.unsigned_abs();
-    let (seconds, fraction) = (total / SECOND, total % SECOND);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let mut text = sign.to_owned();
-    for (count, unit) in [(hours, "h"), (minutes, "m")] {
-        if count > 0 {
-            text += &format!("{count}{unit}");
+/// Writes nanoseconds as [`parse`] reads them.
+pub fn written(nanoseconds: i64) -> String {
+    DurationText(nanoseconds).to_string()
+}
+
+/// Nanoseconds, written as [`parse`] reads them: `1h30m`, `0.25s`. Writing allocates nothing.
+pub(crate) struct DurationText(pub(crate) i64);
+
+impl fmt::Display for DurationText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SECOND: u64 = 1_000_000_000;
+        if self.0 < 0 {
+            formatter.write_str("-")?;
+        }
+        let total = self.0.unsigned_abs();
+        let (seconds, fraction) = (total / SECOND, total % SECOND);
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        for (count, unit) in [(hours, "h"), (minutes, "m")] {
+            if count > 0 {
+                write!(formatter, "{count}{unit}")?;
+            }
+        }
+        if fraction > 0 {
+            write!(formatter, "{seconds}")?;
+            write_fraction(fraction, formatter)?;
+            formatter.write_str("s")
+        } else if seconds > 0 || total == 0 {
+            write!(formatter, "{seconds}s")
+        } else {
+            Ok(())
         }
     }
-    if fraction > 0 {
-        let digits = format!("{fraction:09}");
-        text += &format!("{seconds}.{}s", digits.trim_end_matches('0'));
-    } else if seconds > 0 || total == 0 {
-        text += &format!("{seconds}s");
+}
+
+/// Writes nanoseconds as a fraction of a second, without zeros at its end.
+pub(crate) fn write_fraction(nanoseconds: u64, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (mut digits, mut width) = (nanoseconds, 9);
+    while width > 1 && digits % 10 == 0 {
+        (digits, width) = (digits / 10, width - 1);
     }
-    text
+    write!(formatter, ".{digits:0width$}")
 }
 
 #[cfg(test)]
@@ -97,8 +120,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_the_same(nanoseconds in any::<i64>(), small in -10_000_000_000_i64..10_000_000_000) {
-            prop_assert_eq!(parse(&written(nanoseconds)), Some(nanoseconds));
-            prop_assert_eq!(parse(&written(small)), Some(small));
+            prop_assert_eq!(parse(&DurationText(nanoseconds).to_string()), Some(nanoseconds));
+            prop_assert_eq!(parse(&DurationText(small).to_string()), Some(small));
         }
     }
 }

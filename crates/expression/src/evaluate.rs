@@ -14,8 +14,8 @@ use crate::value::{Value, ValueType};
 
 /// An evaluation under way.
 pub(crate) struct Evaluation<'a, 's, F: ?Sized> {
-    facts: &'a F,
-    scratch: &'s mut Vec<u8>,
+    pub(crate) facts: &'a F,
+    pub(crate) scratch: &'s mut Vec<u8>,
 }
 
 /// A text: borrowed from facts or from the expression, or a range of the scratch space.
@@ -75,16 +75,14 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
                 self.address(part).is_some_and(|address| networks.hold(address))
             }
             NodeOperation::InMap(map, key) => self.lookup(*map, key).is_some(),
+            NodeOperation::Lookup(map, key) => self.lookup(*map, key) == Some(Value::Boolean(true)),
             NodeOperation::AnyField(family, key, value) => self.any_field(*family, key, value),
             NodeOperation::Matches(part, pattern) => {
                 self.with_text(part, |text| text.is_some_and(|text| pattern.is_in(text)))
             }
             NodeOperation::Search(search, parts, finder) => self.search(*search, parts, finder),
             NodeOperation::Fact(fact) => self.facts.value(*fact) == Some(Value::Boolean(true)),
-            NodeOperation::Definition(definition) => {
-                let inner: &'a Node = &definition.0.root;
-                self.test(inner)
-            }
+            NodeOperation::Definition(definition) => self.test_definition(definition),
             _ => false,
         }
     }
@@ -208,10 +206,7 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
             NodeOperation::PartOfTime(part, offset, wanted) => {
                 Some(calendar::part(self.number(part)?, *offset, *wanted))
             }
-            NodeOperation::Definition(definition) => {
-                let inner: &'a Node = &definition.0.root;
-                self.number(inner)
-            }
+            NodeOperation::Definition(definition) => self.number_of_definition(definition),
             _ => None,
         }
     }
@@ -227,10 +222,7 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
             }
             NodeOperation::Default(parts) => self.address(&parts[0]).or_else(|| self.address(&parts[1])),
             NodeOperation::Lookup(map, key) => address_of(self.lookup(*map, key)?),
-            NodeOperation::Definition(definition) => {
-                let inner: &'a Node = &definition.0.root;
-                self.address(inner)
-            }
+            NodeOperation::Definition(definition) => self.address_of_definition(definition),
             _ => None,
         }
     }
@@ -269,10 +261,7 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
                 let (start, end) = piece(text.for_scratch(self.scratch), separator, *number)?;
                 Some(text.slice(start, end))
             }
-            NodeOperation::Definition(definition) => {
-                let inner: &'a Node = &definition.0.root;
-                self.text(inner)
-            }
+            NodeOperation::Definition(definition) => self.text_of_definition(definition),
             _ => None,
         }
     }

@@ -312,7 +312,9 @@ impl<F: Facts + ?Sized> Walk<'_, F> {
                 .map(Owned::from_value),
             NodeOperation::Lookup(map, _) => {
                 let found = key.and_then(|key| self.facts.lookup(*map, key.borrowed()));
-                found.filter(|value| value.value_type() == node.kind.of).map(Owned::from_value)
+                let found = found.filter(|value| value.value_type() == node.kind.of).map(Owned::from_value);
+                let is_boolean = node.kind.of == ValueType::Boolean;
+                found.or_else(|| is_boolean.then_some(Owned::Boolean(false)))
             }
             NodeOperation::InMap(map, _) => {
                 let found = key.and_then(|key| self.facts.lookup(*map, key.borrowed()));

@@ -2,6 +2,7 @@
 //!
 //! The caller implements [`Facts`] on its own data, so that nothing is copied.
 
+use crate::memory::ValueMemory;
 use crate::value::{Value, ValueType};
 
 /// The stage of an exchange. Later stages know more.
@@ -21,7 +22,7 @@ pub enum ExchangeStage {
 
 impl ExchangeStage {
     /// When names of this stage are known, for messages.
-    pub(crate) fn since(self) -> &'static str {
+    pub fn since(self) -> &'static str {
         match self {
             Self::Connection => "as soon as a connection is accepted",
             Self::Request => "once a request has arrived",
@@ -119,11 +120,11 @@ facts! {
     RequestVersion = "request.version", Text, Always, Request;
     /// The length of the body in bytes. Absent while it is unknown.
     RequestSize = "request.size", Integer, Optional, Request;
-    /// Upstream that the route leads to, by its name.
-    UpstreamName = "upstream.name", Text, Always, Forward;
-    /// Server that gets the request, by its name.
-    ServerName = "server.name", Text, Always, Forward;
-    /// The status code.
+    /// Upstream that the route leads to, by its name. Absent if the route needs none.
+    UpstreamName = "upstream.name", Text, Optional, Forward;
+    /// Server that gets the request, by its name. Absent if none was asked.
+    ServerName = "server.name", Text, Optional, Forward;
+    /// The status code; 0 if the client got no response.
     ResponseStatus = "response.status", Integer, Always, Response;
     /// The length of the response's body in bytes. Absent while it is unknown.
     ResponseSize = "response.size", Integer, Optional, Response;
@@ -142,7 +143,7 @@ pub enum FactFamily {
     RequestCookies,
     /// Parameters of the query, as they were sent: an expression decodes them.
     RequestQuery,
-    /// Claims of the token, as texts. Verified from [`ExchangeStage::Authenticated`] on.
+    /// Claims of the verified token, as texts.
     JwtClaims,
     /// Fields of the response, by name in lower case.
     ResponseHeaders,
@@ -172,8 +173,9 @@ impl FactFamily {
     /// The first stage at which the texts are known.
     pub fn stage(self) -> ExchangeStage {
         match self {
+            Self::JwtClaims => ExchangeStage::Authenticated,
             Self::ResponseHeaders => ExchangeStage::Response,
-            _ => ExchangeStage::Request,
+            Self::RequestHeaders | Self::RequestCookies | Self::RequestQuery => ExchangeStage::Request,
         }
     }
 
@@ -199,6 +201,11 @@ impl Key {
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.text.as_bytes()
+    }
+
+    /// The name as text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
     }
 
     /// The number that [`Schema::with_numbers`](crate::Schema::with_numbers) gave this name, else 0.
@@ -227,6 +234,12 @@ pub trait Facts {
     /// The value of a key in a map, by the number in [`Schema::with_map`](crate::Schema::with_map).
     fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
         let _ = (map, key);
+        None
+    }
+
+    /// The values of named expressions that the exchange has computed so far. Without it, each is computed wherever it is
+    /// used.
+    fn memory(&self) -> Option<&ValueMemory> {
         None
     }
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use mistake::{LineMap, Mistake};
 
+use crate::facts::ExchangeStage;
+
 /// A mistake in the text of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionFault {
@@ -16,11 +18,13 @@ pub struct ExpressionFault {
     pub nearest: Option<String>,
     /// Correction to suggest to the user.
     pub hint: Option<String>,
+    /// For a name that is not known yet where the expression is evaluated: the stage from which it is.
+    pub known_from: Option<ExchangeStage>,
 }
 
 impl ExpressionFault {
     pub(crate) fn new(at: Span, message: impl Into<String>) -> Self {
-        Self { at: at.range(), message: message.into(), nearest: None, hint: None }
+        Self { at: at.range(), message: message.into(), nearest: None, hint: None, known_from: None }
     }
 
     #[must_use]
@@ -31,6 +35,11 @@ impl ExpressionFault {
     #[must_use]
     pub(crate) fn meaning(self, nearest: Option<&str>) -> Self {
         Self { nearest: nearest.map(str::to_owned), ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn known_from(self, stage: ExchangeStage) -> Self {
+        Self { known_from: Some(stage), ..self }
     }
 
     /// The mistake with line, column and excerpt, for an expression in a separate text. `file` is used only for messages.

@@ -39,24 +39,30 @@ mod asked;
 mod cost;
 /// Evaluation.
 mod evaluate;
+/// Values of named expressions, computed once.
+mod memory;
 /// Evaluation with the value of each part.
 mod explain;
 /// Conditions that follow from others.
 mod imply;
 
 use std::fmt;
+use std::sync::Arc;
 
+pub use duration::{parse as parse_duration, written as written_duration};
 pub use explain::{ExplainedPart, ExpressionTrace, Outcome};
 pub use facts::{ExchangeStage, Fact, FactFamily, Facts, Key};
 pub use fault::ExpressionFault;
 pub use limits::ExpressionLimits;
+pub use memory::ValueMemory;
 pub use schema::{Map, Schema, SchemaConstant};
 pub use value::{EvaluationScratch, Value, ValueKind, ValueType};
 
 use asked::AskedNames;
 use cost::Cost;
 use evaluate::Evaluation;
-use node::Node;
+use fault::Span;
+use node::{Definition, Node, NodeOperation};
 
 /// A compiled expression.
 ///
@@ -146,6 +152,17 @@ impl Expression {
         Ok(Self { text: text.into(), root: checked.root, stage: checked.stage, cost, asked })
     }
 
+    /// An expression that is the name of another one, as [`Schema::with_definition`] adds it.
+    pub fn from_name(name: &str, meaning: &Arc<Self>) -> Self {
+        let root = Node {
+            at: Span::new(0, name.len()),
+            kind: meaning.kind(),
+            operation: NodeOperation::Definition(Definition(Arc::clone(meaning))),
+        };
+        let cost = cost::cost(&root, 0);
+        Self { text: name.into(), root, stage: meaning.stage, cost, asked: meaning.asked }
+    }
+
     /// The text, as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -171,9 +188,23 @@ impl Expression {
         self.asked.has_family(family)
     }
 
+    /// The names of a family that the expression asks for, sorted, each once.
+    pub fn keys(&self, family: FactFamily) -> Vec<&str> {
+        let mut names = Vec::new();
+        asked::keys(&self.root, family, &mut |name| names.push(name));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Whether an evaluation uses a regular expression, so that each thread should have a clone.
     pub fn has_pattern(&self) -> bool {
         self.asked.has_pattern
+    }
+
+    /// Whether an evaluation looks up keys in maps.
+    pub fn has_map(&self) -> bool {
+        self.asked.has_map
     }
 
     /// Returns the worst case of an evaluation in steps. A name, an operator or a function is one step. So are 64 bytes
@@ -186,6 +217,22 @@ impl Expression {
     /// The most bytes that an evaluation writes into the [`EvaluationScratch`].
     pub fn scratch_bytes(&self) -> u64 {
         self.cost.scratch_peak
+    }
+
+    /// The texts that the value can be, in the order of the expression; `None` if they depend on more than constants. The
+    /// value may also be absent: see [`Expression::kind`].
+    pub fn possible_texts(&self) -> Option<Vec<&[u8]>> {
+        let mut found = Vec::new();
+        self.root.possible_texts(&mut found).map(|()| found)
+    }
+
+    /// Whether finding a kept value takes fewer steps than computing it, and gives the same.
+    fn is_worth_keeping(&self) -> bool {
+        let is_read_at_once = match &self.root.operation {
+            NodeOperation::Fact(_) => true,
+            _ => self.root.is_constant(),
+        };
+        !is_read_at_once && !self.asks_for(Fact::RequestPath)
     }
 
     /// Evaluates a condition. False if the expression is not one.

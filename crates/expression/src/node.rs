@@ -168,13 +168,14 @@ pub(crate) enum Constants {
     Numbers(Box<[i64]>),
 }
 
-/// The expression behind a name. Two are equal if they are the same one.
+/// The expression behind a name. Equal if the expressions are: two readings of one file have equal values.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition(pub(crate) Arc<Expression>);
 
 impl PartialEq for Definition {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        // The limit on steps counts each use, and so bounds this comparison, too.
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
     }
 }
 
@@ -189,13 +190,32 @@ impl Node {
     pub(crate) fn may_be_absent(&self) -> bool {
         match &self.operation {
             NodeOperation::Fact(fact) => fact.is_optional(),
-            NodeOperation::Lookup(..) | NodeOperation::Field(..) | NodeOperation::ParseInteger(_) => true,
+            NodeOperation::Lookup(..) => self.kind.of != ValueType::Boolean,
+            NodeOperation::Field(..) | NodeOperation::ParseInteger(_) => true,
             NodeOperation::Piece(_, _, number) => *number > 0,
             NodeOperation::Choose(parts) => parts[1].may_be_absent() || parts[2].may_be_absent(),
             NodeOperation::Default(parts) => parts[1].may_be_absent(),
             NodeOperation::Definition(definition) => definition.0.kind().is_optional,
             _ => false,
         }
+    }
+
+    /// Adds the texts that the value can be; `None` if they are not all constants.
+    pub(crate) fn possible_texts<'n>(&'n self, found: &mut Vec<&'n [u8]>) -> Option<()> {
+        match &self.operation {
+            NodeOperation::Text(text) => found.push(text),
+            NodeOperation::Choose(parts) => {
+                parts[1].possible_texts(found)?;
+                parts[2].possible_texts(found)?;
+            }
+            NodeOperation::Default(parts) => {
+                parts[0].possible_texts(found)?;
+                parts[1].possible_texts(found)?;
+            }
+            NodeOperation::Definition(definition) => definition.0.root.possible_texts(found)?,
+            _ => return None,
+        }
+        Some(())
     }
 
     /// Whether the value is a text.

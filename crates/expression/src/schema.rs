@@ -29,8 +29,8 @@ pub struct Map {
     pub number: u16,
     /// The type of the keys: text, integer or address.
     pub keys: ValueType,
-    /// The type of the values; [`ValueType::Boolean`] for a set of keys, which only `in` asks.
-    pub values: ValueType,
+    /// The type of the values; `None` for a set of keys, which only `in` asks. A boolean of an absent key is false.
+    pub values: Option<ValueType>,
 }
 
 /// A constant with a name.

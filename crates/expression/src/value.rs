@@ -1,7 +1,11 @@
 //! Types and values of expressions.
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::IpAddr;
+
+use crate::calendar::TimeText;
+use crate::duration::DurationText;
 
 /// Types that the checker knows. Absence is no type: see [`ValueKind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +83,32 @@ impl Value<'_> {
             Self::Address(_) => ValueType::Address,
         }
     }
+
+    /// Calls `then` with the value as plain text: `true`, `-7`, `1h30m`, `2026-12-01T00:00:00Z`, `192.0.2.1`. A text is
+    /// itself. Allocates nothing.
+    pub fn with_plain<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+        if let Self::Text(text) = self {
+            return then(text);
+        }
+        let mut bytes = [0; PLAIN_BYTES_MAX];
+        let mut rest = bytes.as_mut_slice();
+        // Cannot fail: no such value is longer than the buffer.
+        let _ = match self {
+            Self::Text(_) => Ok(()),
+            Self::Boolean(value) => write!(rest, "{value}"),
+            Self::Integer(value) => write!(rest, "{value}"),
+            Self::Duration(nanoseconds) => write!(rest, "{}", DurationText(*nanoseconds)),
+            Self::Time(nanoseconds) => write!(rest, "{}", TimeText(*nanoseconds)),
+            // A client of IPv4 has the same address on a listener for both families.
+            Self::Address(address) => write!(rest, "{}", address.to_canonical()),
+        };
+        let left = rest.len();
+        then(&bytes[..PLAIN_BYTES_MAX - left])
+    }
 }
+
+/// Room for every value that is no text.
+const PLAIN_BYTES_MAX: usize = 64;
 
 /// Writes the value as an expression writes it.
 impl fmt::Display for Value<'_> {
@@ -89,10 +118,10 @@ impl fmt::Display for Value<'_> {
             Self::Integer(value) => write!(formatter, "{value}"),
             Self::Text(text) => write!(formatter, "\"{}\"", text.escape_ascii()),
             Self::Duration(nanoseconds) => {
-                write!(formatter, "duration(\"{}\")", crate::duration::written(*nanoseconds))
+                write!(formatter, "duration(\"{}\")", DurationText(*nanoseconds))
             }
             Self::Time(nanoseconds) => {
-                write!(formatter, "timestamp(\"{}\")", crate::calendar::written(*nanoseconds))
+                write!(formatter, "timestamp(\"{}\")", TimeText(*nanoseconds))
             }
             Self::Address(address) => write!(formatter, "{address}"),
         }

@@ -4,6 +4,8 @@
 mod exchange;
 /// Values of expressions.
 mod values;
+/// Names for expressions.
+mod named;
 /// Mistakes and their messages.
 mod mistakes;
 /// Random expressions, compared with a naive evaluator.

@@ -11,6 +11,7 @@ use expression::{
 /// Numbers of the maps.
 const TENANTS: u16 = 1;
 const BLOCKED: u16 = 2;
+const FLAGS: u16 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -97,6 +98,7 @@ impl Facts for Exchange {
         match (map, key) {
             (TENANTS, Value::Text(b"www.example.com")) => Some(Value::Text(b"acme")),
             (TENANTS, Value::Text(b"wrong")) => Some(Value::Integer(1)),
+            (FLAGS, Value::Text(b"www.example.com")) => Some(Value::Boolean(true)),
             (BLOCKED, Value::Address(address)) if address.is_loopback() => Some(Value::Boolean(true)),
             _ => None,
         }
@@ -108,11 +110,12 @@ pub(crate) fn schema(stage: ExchangeStage) -> Schema {
     let all = Schema::new(ExchangeStage::Response);
     let defined = |text| Arc::new(Expression::new(text, &all, &ExpressionLimits::default()).unwrap());
     Schema::new(stage)
-        .with_map("map.tenants", Map { number: TENANTS, keys: ValueType::Text, values: ValueType::Text })
         .with_map(
-            "map.blocked",
-            Map { number: BLOCKED, keys: ValueType::Address, values: ValueType::Boolean },
+            "map.tenants",
+            Map { number: TENANTS, keys: ValueType::Text, values: Some(ValueType::Text) },
         )
+        .with_map("map.blocked", Map { number: BLOCKED, keys: ValueType::Address, values: None })
+        .with_map("map.flags", Map { number: FLAGS, keys: ValueType::Text, values: Some(ValueType::Boolean) })
         .with_constant("values.limit", SchemaConstant::Integer(500))
         .with_constant("values.prefix", SchemaConstant::Text("/api".to_owned()))
         .with_constant("values.strict", SchemaConstant::Boolean(true))

@@ -1,6 +1,6 @@
 //! Wrong expressions with their messages, each with its place. `UPDATE=1` writes the messages into `mistakes.txt`.
 
-use expression::{ExchangeStage, Expression, ExpressionFault, ExpressionLimits, ValueType};
+use expression::{ExchangeStage, Expression, ExpressionFault, ExpressionLimits, FactFamily, ValueType};
 
 use crate::exchange::schema;
 
@@ -25,6 +25,8 @@ fn each_mistake_has_its_place_and_the_nearest_right_form() {
         let named = match text {
             "# Connection" => Some(ExchangeStage::Connection),
             "# Request" => Some(ExchangeStage::Request),
+            "# Authenticated" => Some(ExchangeStage::Authenticated),
+            "# Forward" => Some(ExchangeStage::Forward),
             "# Response" => Some(ExchangeStage::Response),
             _ => None,
         };
@@ -49,6 +51,37 @@ fn each_mistake_has_its_place_and_the_nearest_right_form() {
         assert_eq!(written, known);
     }
     assert_eq!(written, known);
+}
+
+/// A caller names the places in which a name is known, so it has to know since when it is.
+#[test]
+fn a_name_that_is_known_later_says_from_which_stage() {
+    let from = |text| {
+        let schema = schema(ExchangeStage::Request);
+        Expression::new(text, &schema, &ExpressionLimits::default()).unwrap_err().known_from
+    };
+    for (text, stage) in [
+        ("client.user", Some(ExchangeStage::Authenticated)),
+        ("jwt.claims", Some(ExchangeStage::Authenticated)),
+        ("\"a\" in jwt.claims.roles", Some(ExchangeStage::Authenticated)),
+        ("upstream.name", Some(ExchangeStage::Forward)),
+        ("response.headers[\"x\"]", Some(ExchangeStage::Response)),
+        ("values.failed", Some(ExchangeStage::Response)),
+        ("response.statos", None),
+        ("1 +", None),
+    ] {
+        assert_eq!(from(text), stage, "{text}");
+    }
+}
+
+#[test]
+fn the_names_of_a_family_are_listed() {
+    let text = "\"a\" in jwt.claims.roles || jwt.claims[\"sub\"] == \"b\" && has(jwt.claims.sub) || values.beta == \"1\"";
+    let expression =
+        Expression::new(text, &schema(ExchangeStage::Response), &ExpressionLimits::default()).unwrap();
+    assert_eq!(expression.keys(FactFamily::JwtClaims), ["roles", "sub"]);
+    assert_eq!(expression.keys(FactFamily::RequestHeaders), ["x-beta"], "also within definitions");
+    assert_eq!(expression.keys(FactFamily::ResponseHeaders), [""; 0]);
 }
 
 #[test]

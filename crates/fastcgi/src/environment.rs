@@ -20,7 +20,7 @@ pub struct Gateway<'a> {
     /// SERVER_SOFTWARE.
     pub software: &'a [u8],
     /// Further variables, each name once. They replace those of the same name.
-    pub params: &'a [(&'a [u8], &'a [u8])],
+    pub params: &'a [(String, String)],
     /// Whether the application leaves the connection open after its response.
     pub keep: bool,
     /// Limits on the variables.
@@ -50,6 +50,8 @@ pub struct Request<'a> {
     pub client: Option<SocketAddr>,
     /// The address that the client has connected to.
     pub local: Option<SocketAddr>,
+    /// SERVER_PORT, if it is not the port of `local`.
+    pub port: Option<u16>,
     /// SERVER_NAME, if it is not the host of the request.
     pub server_name: Option<&'a [u8]>,
     /// The authenticated user, and the scheme by which: REMOTE_USER, AUTH_TYPE.
@@ -134,7 +136,7 @@ impl Request<'_> {
         self.write_connection(gateway, &mut variables)?;
         let dropped = self.write_fields(&mut variables)?;
         for (name, value) in gateway.params {
-            variables.writer.push(VariableName::Plain(name), [*value].into_iter())?;
+            variables.writer.push(VariableName::Plain(name.as_bytes()), [value.as_bytes()].into_iter())?;
         }
         variables.writer.end();
         Ok(dropped)
@@ -224,8 +226,8 @@ impl Request<'_> {
         }
         // RFC 3875 §4.1.15: there is a SERVER_PORT.
         let default_port = if self.is_tls { 443 } else { 80 };
-        variables
-            .put(b"SERVER_PORT", &[port(self.local.map_or(default_port, |local| local.port())).bytes()])?;
+        let known = self.port.or(self.local.map(|local| local.port()));
+        variables.put(b"SERVER_PORT", &[port(known.unwrap_or(default_port)).bytes()])?;
         // RFC 3875 §4.1.14: an HTTP/1.0 request may name no host, but there is a SERVER_NAME.
         let host = host_without_port(self.target.authority.for_bytes(self.bytes));
         let address = self.local.map(address);
@@ -280,7 +282,7 @@ impl Request<'_> {
 /// Writes variables, except those that are replaced.
 struct Variables<'o, 'p> {
     writer: ParamWriter<'o>,
-    params: &'p [(&'p [u8], &'p [u8])],
+    params: &'p [(String, String)],
 }
 
 impl Variables<'_, '_> {
@@ -293,7 +295,7 @@ impl Variables<'_, '_> {
         name: VariableName<'_>,
         parts: impl Iterator<Item = &'v [u8]> + Clone,
     ) -> Result<(), ParamsError> {
-        if self.params.iter().any(|(replaced, _)| name.is(replaced)) {
+        if self.params.iter().any(|(replaced, _)| name.is(replaced.as_bytes())) {
             return Ok(());
         }
         self.writer.push(name, parts)

@@ -70,8 +70,8 @@ pub enum Body {
     None,
     /// The body has this length.
     Length(u64),
-    /// The length is unknown: the text says `transfer-encoding: chunked`, and the caller writes the chunks.
-    Chunked,
+    /// The length is unknown: the body ends with END_REQUEST, and the text says nothing about it.
+    UntilEnd,
 }
 
 /// Properties of a head that was converted to text.
@@ -135,7 +135,7 @@ pub(crate) fn write_head(
     let body = match facts.length {
         _ if is_bodiless(status, to_head) => Body::None,
         Some(length) => Body::Length(length),
-        None => Body::Chunked,
+        None => Body::UntilEnd,
     };
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(&[
@@ -158,9 +158,6 @@ pub(crate) fn write_head(
     if let Some(length) = facts.length.filter(|_| status != 204) {
         let written = write!(out, "content-length: {length}\r\n");
         assert!(written.is_ok(), "memory takes every write");
-    }
-    if body == Body::Chunked {
-        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
     out.extend_from_slice(b"\r\n");
     let is_local = facts.fields == 1 && facts.location.is_some_and(|location| location.starts_with(b"/"));
@@ -302,8 +299,8 @@ mod tests {
             ),
         ] {
             let (text, outline) = text(head, false).unwrap();
-            assert_eq!(text, format!("{expected}transfer-encoding: chunked\r\n\r\n"), "{head}");
-            assert_eq!((outline.status, outline.body), (status, Body::Chunked), "{head}");
+            assert_eq!(text, format!("{expected}\r\n"), "{head}");
+            assert_eq!((outline.status, outline.body), (status, Body::UntilEnd), "{head}");
         }
     }
 
@@ -331,15 +328,12 @@ mod tests {
             ("A: b\n\n", true, Body::None, ""),
             ("Status: 304\nContent-Length: 5\n\n", false, Body::None, "content-length: 5\r\n"),
             ("Status: 204\nContent-Length: 5\n\n", false, Body::None, ""),
-            ("A: b\n\n", false, Body::Chunked, "transfer-encoding: chunked\r\n"),
+            ("A: b\n\n", false, Body::UntilEnd, ""),
         ] {
             let (text, outline) = text(head, to_head).unwrap();
             assert_eq!(outline.body, body, "{head}");
             assert!(text.ends_with(&format!("\r\n{framing}\r\n")), "{head}: {text}");
-            assert_eq!(
-                text.matches("content-length").count() + text.matches("chunked").count(),
-                usize::from(!framing.is_empty())
-            );
+            assert_eq!(text.matches("content-length").count(), usize::from(!framing.is_empty()));
         }
     }
 

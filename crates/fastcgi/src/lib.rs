@@ -31,7 +31,7 @@ pub use environment::{Gateway, Request, is_valid_name};
 pub use head::{Body, CgiHeadError, CgiHeadLimits, HeadOutline};
 pub use pair::{PairError, ParamPairs, push_pair};
 pub use params::{ParamsError, ParamsLimits, RequestOutline};
-pub use ping::write_ping;
+pub use ping::Ping;
 pub use record::{
     ABORT, CONTENT_MAX, HEADER_BYTES, Header, PIECE_MAX, REQUEST_ID, RecordType, begin_request,
 };

@@ -206,7 +206,7 @@ impl Response {
                 self.stage = match outline.body {
                     Body::None => ResponseStage::Dropped,
                     Body::Length(length) => ResponseStage::Length { length, left: length },
-                    Body::Chunked => ResponseStage::Unknown,
+                    Body::UntilEnd => ResponseStage::Unknown,
                 };
                 let body = self.body(&piece[len - start..]);
                 Ok(Some(Event::Head { outline, body }))

@@ -28,10 +28,15 @@ impl Unread {
         self.len() == 0
     }
 
-    /// Appends bytes, and reserves memory for `expected` more.
-    pub fn push(&mut self, bytes: &[u8], expected: usize) {
+    /// Appends bytes, and reserves memory for `expected` more. The sender may send `more_max` bytes behind these.
+    pub fn push(&mut self, bytes: &[u8], expected: usize, more_max: usize) {
         let tail = self.tail();
-        tail.reserve(bytes.len() + expected);
+        let needed = bytes.len() + expected;
+        if tail.capacity() - tail.len() < needed {
+            // Twice the memory, as a vector grows, but no more than the sender can fill.
+            let doubled = (2 * tail.capacity()).saturating_sub(tail.len());
+            tail.reserve_exact(doubled.min(bytes.len().saturating_add(more_max)).max(needed));
+        }
         tail.extend_from_slice(bytes);
     }
 
@@ -49,7 +54,7 @@ impl Unread {
         if self.is_empty() && bytes.len() > KEEP_MAX {
             *self = Self { bytes: std::mem::take(bytes), start: 0 };
         } else {
-            self.push(bytes, 0);
+            self.push(bytes, 0, usize::MAX);
         }
     }
 

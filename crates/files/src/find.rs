@@ -12,6 +12,8 @@ pub struct FileRoots<'a> {
     pub index: &'a [String],
     /// File to send when no other matches, relative to the root.
     pub fallback: Option<&'a str>,
+    /// Whether a request without a file goes elsewhere. Then a directory from which nothing is sent counts as missing.
+    pub goes_on: bool,
     /// Whether to look for precompressed siblings.
     pub precompressed: bool,
     /// Whether to list directories without an index.
@@ -57,6 +59,12 @@ pub fn find(
     let found = match form {
         PathForm::File => match open(path) {
             Ok(OpenedPath::File(file)) => Some((path.to_vec(), file)),
+            // The slash is only worth a redirect if something is sent below it.
+            Ok(OpenedPath::Directory)
+                if places.goes_on && !places.lists && index(path, places, open)?.is_none() =>
+            {
+                None
+            }
             Ok(OpenedPath::Directory) => return Ok(PathMatch::WithoutSlash),
             Err(OpenError::NotFound) => None,
             Err(error) => return Err(error),
@@ -125,7 +133,14 @@ mod tests {
     const INDEX: &[String] = &[];
 
     fn places() -> FileRoots<'static> {
-        FileRoots { index: INDEX, fallback: None, precompressed: false, lists: false, links: false }
+        FileRoots {
+            index: INDEX,
+            fallback: None,
+            goes_on: false,
+            precompressed: false,
+            lists: false,
+            links: false,
+        }
     }
 
     fn scene() -> (tempfile::TempDir, Root) {
@@ -168,6 +183,9 @@ mod tests {
         let with_fallback = FileRoots { fallback: Some("app.html"), ..indexed };
         let without_fallback = FileRoots { fallback: Some("gone.html"), ..indexed };
         let to_directory = FileRoots { fallback: Some("docs"), ..indexed };
+        let goes_on = FileRoots { goes_on: true, ..indexed };
+        let goes_on_without_index = FileRoots { goes_on: true, ..plain };
+        let goes_on_listed = FileRoots { goes_on: true, lists: true, ..plain };
         let all = FileRoots { fallback: Some("app.html"), lists: true, precompressed: true, ..indexed };
         for (path, form, places, expected) in [
             ("page", File, plain, "page"),
@@ -187,6 +205,15 @@ mod tests {
             ("page", File, with_fallback, "page"),
             ("docs", File, with_fallback, "without slash"),
             ("gone", File, without_fallback, "not found"),
+            ("page", File, goes_on, "page"),
+            ("docs", File, goes_on, "without slash"),
+            ("docs", Directory, goes_on, "docs/index.htm"),
+            ("empty", File, goes_on, "not found"),
+            ("empty", Directory, goes_on, "not found"),
+            ("docs", File, goes_on_without_index, "not found"),
+            (".", Directory, goes_on_without_index, "not found"),
+            ("empty", File, goes_on_listed, "without slash"),
+            ("empty", Directory, goes_on_listed, "directory"),
             ("gone", File, to_directory, "not found"),
             ("page", File, all, "page br gzip"),
             ("gone", File, all, "app.html"),

@@ -135,6 +135,19 @@ impl Root {
         Err(OpenError::NotFound)
     }
 
+    /// Whether a relative path is a regular file beneath the root, perhaps behind symbolic links that stay there. The
+    /// file itself may be unreadable for this process.
+    ///
+    /// # Errors
+    /// If that cannot be found out.
+    pub fn has_file(&self, path: &[u8], waits: MayBlock) -> Result<bool, OpenError> {
+        match self.open_with(path, OFlags::PATH, true, waits) {
+            Ok(file) => Ok(FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile),
+            Err(OpenError::NotFound | OpenError::Hidden) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn directory(&self, path: &[u8], links: bool) -> Result<OwnedFd, OpenError> {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY, links, MayBlock::Maybe)
     }
@@ -348,6 +361,8 @@ mod tests {
         ] {
             assert_eq!(kind(&root, path, false), without_links, "{path}");
             assert_eq!(kind(&root, path, true), with_links, "{path}, with links");
+            let is_file = root.has_file(path.as_bytes(), MayBlock::Maybe).unwrap();
+            assert_eq!(is_file, with_links == "file", "{path}");
         }
     }
 

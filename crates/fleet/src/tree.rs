@@ -146,8 +146,8 @@ impl Surroundings for InTree<'_> {
         }
     }
 
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        Machine.named_file(path)
+    fn named_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+        Machine.named_file(path, bytes_max)
     }
 
     fn may_be_elsewhere(&self, path: Option<&Path>) -> bool {

@@ -448,7 +448,8 @@ impl H2StateMachine {
         // take no more memory than the window; the window also limits the number of unread frames.
         let is_large = bytes.len() >= LARGE;
         let expected = stream.content_left.filter(|_| is_large).unwrap_or(0).min(u64::from(STREAM_WINDOW));
-        stream.body.push(bytes, expected as usize);
+        let more_max = usize::try_from(stream.receive_window).unwrap_or(0);
+        stream.body.push(bytes, expected as usize, more_max);
         self.unread += bytes.len() as i64;
         self.events.push_back(H2Event::Readable(key));
         Ok(())

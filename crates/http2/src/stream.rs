@@ -104,6 +104,9 @@ impl H2StreamSlot {
     }
 }
 
+/// The most slots that are added at once: 64 and these are the usual limit of 100 streams.
+const GROWTH_MAX: usize = 36;
+
 /// Memory that a released stream's slot keeps, in bytes.
 const KEEP_MAX: usize = 512;
 
@@ -145,9 +148,10 @@ impl H2Streams {
                 key
             }
             None => {
-                // Most connections have few streams at once; a vector would start with four slots.
+                // Most connections have few streams at once; a vector would start with four slots. From 64 streams on, it
+                // would have 128 slots, of which the usual limit needs 100.
                 if self.places.len() == self.places.capacity() {
-                    self.places.reserve_exact(self.places.len().max(1));
+                    self.places.reserve_exact(self.places.len().clamp(1, GROWTH_MAX));
                 }
                 self.ids.push(id);
                 self.places.push(fresh);

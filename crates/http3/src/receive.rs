@@ -507,7 +507,7 @@ impl H3StateMachine {
             }
         }
         // Content-Length reserves nothing: the sender alone would decide how much memory its connection takes.
-        stream.body.push(bytes, 0);
+        stream.body.push(bytes, 0, usize::MAX);
         self.unread += bytes.len();
         self.events.push_back(H3Event::Readable(key));
         Ok(())

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::algorithm::Algorithm;
 use crate::json::Json;
+use crate::kept::KeptClaims;
 use crate::keys::KeySet;
 use crate::refusal::Refusal;
 use crate::token::{ParsedToken, object};
@@ -28,6 +29,8 @@ pub struct RequiredClaims {
     pub user: String,
     /// Fields for servers: the field name, and the claim with its value.
     pub passed: Vec<(String, String)>,
+    /// The claims whose texts are remembered with the token, for conditions.
+    pub kept: Vec<String>,
     pub token_bytes_max: usize,
 }
 
@@ -48,6 +51,7 @@ pub enum Audience {
 pub struct TokenIdentity {
     user: String,
     lines: Vec<u8>,
+    claims: KeptClaims,
     until_s: u64,
 }
 
@@ -60,6 +64,11 @@ impl TokenIdentity {
     /// Field lines for servers, each with CRLF.
     pub fn lines(&self) -> &[u8] {
         &self.lines
+    }
+
+    /// The claims of [`RequiredClaims::kept`].
+    pub fn claims(&self) -> &KeptClaims {
+        &self.claims
     }
 
     /// When the token expires, in seconds since 1970, with leeway.
@@ -88,7 +97,8 @@ impl RequiredClaims {
         if !self.required.iter().all(|(claim, values)| grants(&claims, claim, values)) {
             return Err(Refusal::Insufficient);
         }
-        Ok(TokenIdentity { user: self.user(&claims)?, lines: self.lines(&claims)?, until_s })
+        let kept = KeptClaims::from_claims(&claims, &self.kept);
+        Ok(TokenIdentity { user: self.user(&claims)?, lines: self.lines(&claims)?, claims: kept, until_s })
     }
 
     /// Returns the time at which the token expires, with leeway. Fails if it is not valid at `now_s`.
@@ -172,7 +182,7 @@ fn grants(claims: &Json, claim: &str, values: &[String]) -> bool {
 }
 
 /// Whether `passes` accepts the claim's text, or that of an element if it is a list.
-fn any(found: &Json, claim: &str, mut passes: impl FnMut(&str) -> bool) -> bool {
+pub(crate) fn any(found: &Json, claim: &str, mut passes: impl FnMut(&str) -> bool) -> bool {
     match found {
         // RFC 8693 §4.2: a list separated by spaces.
         Json::Text(text) if matches!(claim, "scope" | "scp") => text.split(' ').any(passes),

@@ -18,6 +18,8 @@ mod keys;
 mod token;
 /// Checks of claims.
 mod claims;
+/// Claims that are remembered with a token.
+mod kept;
 /// A cache of verified tokens.
 mod verified;
 /// Reasons for refusing a token.
@@ -25,6 +27,7 @@ mod refusal;
 
 pub use algorithm::Algorithm;
 pub use claims::{Audience, Claims, RequiredClaims, TokenIdentity};
+pub use kept::KeptClaims;
 pub use keys::{KeyFault, KeySet};
 pub use refusal::Refusal;
 pub use token::ParsedToken;

@@ -101,10 +101,10 @@ impl Surroundings for WithFiles<'_> {
         config::Machine.secret(path)
     }
 
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+    fn named_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
         match path.to_str().and_then(|path| self.0.get(path)) {
             Some(content) => Ok(content.clone()),
-            None => config::Machine.named_file(path),
+            None => config::Machine.named_file(path, bytes_max),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opens connections: TCP to the first address that accepts, then TLS for https. Each step is timed separately.
+//! Opens connections: TCP to the next address in turn, then TLS for https. Each step is timed separately.
 
 use std::future::poll_fn;
 use std::io;
@@ -48,20 +48,18 @@ pub(crate) async fn open(
     Ok(Transport::Tls(Box::new(secure)))
 }
 
-/// Connects to the first address that accepts, starting with the address that accepted last time.
+/// Connects to the next address in turn, or to the first one after it that accepts.
 async fn tcp(worker: &LoadWorker, server: usize) -> Result<TcpStream, LoadFailure> {
     let addresses = &worker.shared.targets.servers.get(server).addresses;
-    let preferred = worker.preferred_address[server].get();
     let mut result = Err(LoadFailure::Cut(Cut::Nothing));
-    for offset in 0..addresses.len() {
-        let chosen = (preferred + offset) % addresses.len();
-        let address = &addresses[chosen];
-        match connect(address).await {
+    for tried in addresses.turn(Instant::now()) {
+        let attempt = tried.attempt();
+        match connect(tried.address()).await {
             Ok(stream) => {
-                worker.preferred_address[server].set(chosen);
+                attempt.succeed();
                 return Ok(stream);
             }
-            Err(source) => result = Err(LoadFailure::Connect { address: address.clone(), source }),
+            Err(source) => result = Err(LoadFailure::Connect { address: tried.address().clone(), source }),
         }
     }
     result

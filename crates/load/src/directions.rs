@@ -64,22 +64,38 @@ impl DialDirections {
         Ok(directions)
     }
 
+    /// Whether the addresses of a host and port come from a name server.
+    pub(crate) fn is_name(&self, host: &str, port: u16) -> bool {
+        let (host, port) = self.connected(host, port);
+        self.unix_socket.is_none() && self.fixed(host, port).is_none() && host.parse::<IpAddr>().is_err()
+    }
+
+    /// The host and port to connect to.
+    fn connected<'h>(&'h self, host: &'h str, port: u16) -> (&'h str, u16) {
+        let is_meant = |to: &&ConnectTo| {
+            (to.host.is_empty() || to.host.eq_ignore_ascii_case(host))
+                && to.port.is_none_or(|meant| meant == port)
+        };
+        match self.connect_to.iter().find(is_meant) {
+            None => (host, port),
+            Some(to) => (if to.to_host.is_empty() { host } else { &to.to_host }, to.to_port.unwrap_or(port)),
+        }
+    }
+
+    /// The entry of `--resolve` for a host and port.
+    fn fixed(&self, host: &str, port: u16) -> Option<&Resolve> {
+        let named = |to: &&Resolve| to.port == port && to.host.eq_ignore_ascii_case(host);
+        let any = |to: &&Resolve| to.port == port && to.host == "*";
+        self.resolve.iter().rfind(named).or_else(|| self.resolve.iter().rfind(any))
+    }
+
     /// Addresses of a host and port, at least one.
     pub(crate) fn addresses(&self, host: &str, port: u16) -> Result<Vec<DialAddress>, Error> {
         if let Some(path) = &self.unix_socket {
             return Ok(vec![DialAddress::Unix(path.clone())]);
         }
-        let is_meant = |to: &&ConnectTo| {
-            (to.host.is_empty() || to.host.eq_ignore_ascii_case(host))
-                && to.port.is_none_or(|meant| meant == port)
-        };
-        let (host, port) = match self.connect_to.iter().find(is_meant) {
-            None => (host, port),
-            Some(to) => (if to.to_host.is_empty() { host } else { &to.to_host }, to.to_port.unwrap_or(port)),
-        };
-        let named = |to: &&Resolve| to.port == port && to.host.eq_ignore_ascii_case(host);
-        let any = |to: &&Resolve| to.port == port && to.host == "*";
-        if let Some(to) = self.resolve.iter().rfind(named).or_else(|| self.resolve.iter().rfind(any)) {
+        let (host, port) = self.connected(host, port);
+        if let Some(to) = self.fixed(host, port) {
             return Ok(to.addresses.iter().map(|ip| DialAddress::Ip(SocketAddr::new(*ip, port))).collect());
         }
         let told = || format!("{host}:{port}");
@@ -165,6 +181,7 @@ mod tests {
             resolve: owned(resolve),
             connect_to: owned(connect_to),
             unix_socket: None,
+            resolve_every_seconds: None,
         };
         let directions = DialDirections::new(&plan).map_err(|error| error.to_string())?;
         let found = directions.addresses(host, port).map_err(|error| error.to_string())?;

@@ -23,6 +23,8 @@ mod page;
 mod form;
 /// Targets of connections: `--resolve`, `--connect-to`, `--unix-socket`.
 mod directions;
+/// The addresses of a server, which connections take in turn.
+mod addresses;
 /// Servers and requests of a run.
 mod target;
 /// Seeded randomness.

@@ -144,7 +144,7 @@ impl GroupLink {
 
     fn usable(&self, server: usize) -> Option<SharedSession> {
         let session = self.open.borrow()[server].clone()?;
-        if !session.0.slots.is_over() {
+        if session.is_usable() {
             return Some(session);
         }
         self.forget(server, &session);
@@ -153,6 +153,8 @@ impl GroupLink {
 
     async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<SharedSession, LoadFailure> {
         let places = self.worker.shared.plan.streams;
+        // Read first, so that a change during the connect is noticed.
+        let address_changes = self.worker.address_changes(server);
         let (carrier, wire) = if self.worker.shared.plan.http3 {
             let (connection, wire) = http3::open(&self.worker, &self.sessions, server, give_up).await?;
             (Carrier::Http3(Box::new(connection)), CarrierWire::Udp(Box::new(wire)))
@@ -168,6 +170,8 @@ impl GroupLink {
             waiting: RefCell::new((0..places).map(|_| WaitingSender::default()).collect()),
             slots: Rc::default(),
             number,
+            server,
+            address_changes,
             handles: Cell::new(0),
             driver: RefCell::new(None),
             is_woken: Cell::new(false),
@@ -201,6 +205,11 @@ impl SharedSession {
     fn new(open: &Rc<OpenConnection>) -> Self {
         open.handles.set(open.handles.get() + 1);
         Self(Rc::clone(open))
+    }
+
+    /// Whether the connection accepts requests, and its server still has its address.
+    fn is_usable(&self) -> bool {
+        !self.0.slots.is_over() && !self.0.is_outdated()
     }
 
     /// Maximum number of concurrent streams.
@@ -299,7 +308,7 @@ impl RequestSender {
 
     /// Takes a connection and a slot before a request, if all go to one server. Returns whether it took new ones.
     async fn hold_ahead(&mut self) -> Result<bool, LoadFailure> {
-        let is_ready = self.held.as_ref().is_some_and(|held| !held.session.0.slots.is_over());
+        let is_ready = self.held.as_ref().is_some_and(|held| held.session.is_usable());
         if is_ready || !self.link.worker.opens_ahead() {
             return Ok(false);
         }
@@ -460,7 +469,7 @@ impl RequestSender {
         request: Option<SentRequest<'_>>,
         exchange: &mut OpenRequest,
     ) -> Result<ReceivedResponse, LoadFailure> {
-        let is_held = |held: &HeldSlot| held.server == server && !held.session.0.slots.is_over();
+        let is_held = |held: &HeldSlot| held.server == server && held.session.is_usable();
         if !self.held.as_ref().is_some_and(is_held) {
             Box::pin(self.hold(server)).await?;
         }

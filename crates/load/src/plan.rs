@@ -108,6 +108,9 @@ pub struct ConnectTargets {
     /// `HOST:PORT:OTHER:PORT`: another host and port to connect to.
     pub connect_to: Vec<String>,
     pub unix_socket: Option<PathBuf>,
+    /// Resolves host names again at this interval. After another answer, connections are closed after their requests,
+    /// and new ones take the new addresses in turn.
+    pub resolve_every_seconds: Option<u32>,
 }
 
 /// TLS settings of the generator.

@@ -75,12 +75,31 @@ pub fn start(plan: &LoadPlan) -> Result<RunningLoad, Error> {
     let unready = Arc::new(AtomicUsize::new(plan.threads));
     let (sender, seconds) = seconds::watching(plan.threads);
     let threads = Vec::with_capacity(plan.threads);
+    if let Some(seconds) = plan.directions.resolve_every_seconds {
+        resolve_every(Duration::from_secs(seconds.into()), &shared)?;
+    }
     let mut running = RunningLoad { shared, control, threads, seconds: plan.seconds.then_some(seconds) };
     for thread in 0..plan.threads {
         let sender = plan.seconds.then(|| sender.clone());
         running.threads.push(spawn(&running, thread, Arc::clone(&unready), sender)?);
     }
     Ok(running)
+}
+
+/// Starts a thread that resolves names again until the run is over. It is separate, because a look-up may take seconds.
+fn resolve_every(interval: Duration, shared: &Arc<LoadShared>) -> Result<(), Error> {
+    let shared = Arc::downgrade(shared);
+    let resolve = move || {
+        loop {
+            std::thread::sleep(interval);
+            let Some(shared) = shared.upgrade() else { return };
+            shared.targets.servers.resolve_again();
+        }
+    };
+    let builder = std::thread::Builder::new().name("load-names".to_owned()).stack_size(STACK_BYTES);
+    let spawned = builder.spawn(resolve).map_err(|source| Error::System { action: "start a thread", source });
+    // It ends at its next turn after the run.
+    spawned.map(drop)
 }
 
 type Thread = JoinHandle<Result<ThreadMeasurements, Error>>;
@@ -422,4 +441,87 @@ fn check_descriptors(plan: &LoadPlan, servers: usize) -> Result<(), Error> {
         return Err(Error::System { action: "open that many connections (-c)", source });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    use super::*;
+    use crate::directions::DialAddress;
+
+    /// A server of HTTP/1.1 or HTTP/2 on loopback, and the number of its requests.
+    fn server(http2: bool) -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (address, requests) = (listener.local_addr().expect("an address"), Arc::<AtomicUsize>::default());
+        let count = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let count = Arc::clone(&count);
+                std::thread::spawn(
+                    move || if http2 { streams(stream, &count) } else { exchanges(stream, &count) },
+                );
+            }
+        });
+        (address, requests)
+    }
+
+    fn exchanges(mut stream: std::net::TcpStream, count: &AtomicUsize) {
+        let mut buffer = [0; 4096];
+        while matches!(stream.read(&mut buffer), Ok(bytes) if bytes > 0) {
+            count.fetch_add(1, Ordering::SeqCst);
+            // The generator may have gone.
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    }
+
+    fn streams(stream: std::net::TcpStream, count: &AtomicUsize) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            stream.set_nonblocking(true).expect("a socket");
+            let stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
+            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            while let Some(Ok((_, mut answer))) = connection.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let head = ::http::Response::builder().status(204).body(()).expect("a head");
+                let _ = answer.send_response(head, true);
+            }
+        });
+    }
+
+    #[test]
+    fn after_another_answer_of_the_name_server_the_load_moves_without_a_failure() {
+        for http2 in [false, true] {
+            let [(first, before), (second, after)] = [server(http2), server(http2)];
+            let mut plan = LoadPlan {
+                http2,
+                connections: 2,
+                streams: if http2 { 4 } else { 1 },
+                duration_seconds: None,
+                requests: Some(1_000_000_000),
+                ..LoadPlan::new(format!("http://localhost:{}/", first.port()))
+            };
+            // Longer than the test: it stands for the name server.
+            plan.directions.resolve_every_seconds = Some(86_400);
+            let running = start(&plan).expect("it starts");
+            let control = running.control();
+            let until = |count: &AtomicUsize, least: usize| {
+                while count.load(Ordering::SeqCst) < least {
+                    std::thread::yield_now();
+                }
+            };
+            until(&before, 100);
+            let addresses = &running.shared.targets.servers.get(0).addresses;
+            assert!(addresses.replace(vec![DialAddress::Ip(second)]));
+            until(&after, 100);
+            let left = before.load(Ordering::SeqCst);
+            until(&after, 1000);
+            // A request of each stream may have been on its way.
+            assert!(before.load(Ordering::SeqCst) <= left + 8, "HTTP/2: {http2}");
+            control.stop();
+            let told = running.wait().expect("an outcome");
+            assert_eq!((told.errors.total(), told.statuses.len()), (0, 1), "HTTP/2: {http2}, {told:?}");
+        }
+    }
 }

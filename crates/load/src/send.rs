@@ -92,6 +92,8 @@ struct LoadConnection {
     stream: Option<Transport>,
     sessions: Sessions,
     server: usize,
+    /// How many times the server's addresses had changed when the connection was opened.
+    address_changes: u64,
     reader: ResponseReader,
     give_up: GiveUp,
     setbacks: Setbacks,
@@ -124,6 +126,7 @@ impl LoadConnection {
             stream: None,
             sessions,
             server: 0,
+            address_changes: 0,
             reader,
             give_up,
             setbacks: Setbacks::default(),
@@ -154,6 +157,8 @@ impl LoadConnection {
 
     async fn open(&mut self, server: usize) -> Result<(), LoadFailure> {
         let worker = Rc::clone(&self.worker);
+        // Read first, so that a change during the connect is noticed.
+        self.address_changes = worker.address_changes(server);
         self.stream = Some(connect::open(&worker, &self.sessions, server, &mut self.give_up).await?);
         self.reader.restart();
         self.server = server;
@@ -334,7 +339,8 @@ impl LoadConnection {
     /// Keeps the connection for the next request only if both sides do.
     fn keep_or_close(&mut self, response: CheckedResponse, progress: &SendProgress) {
         let was_sent_whole = progress.sent_bytes == progress.request_bytes;
-        let is_ended = self.stream.as_ref().is_none_or(Transport::is_ended);
+        let is_ended = self.stream.as_ref().is_none_or(Transport::is_ended)
+            || self.worker.address_changes(self.server) != self.address_changes;
         if !(response.keepalive && self.worker.shared.plan.keepalive && was_sent_whole) || is_ended {
             self.stream = None;
         }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use crate::addresses::ServerAddresses;
 use crate::breakdown::BreakdownTable;
 use crate::cookies::Jar;
-use crate::directions::{DialAddress, DialDirections};
+use crate::directions::DialDirections;
 use crate::error::Error;
 use crate::failure::LoadFailure;
 use crate::fill::Fill;
@@ -94,8 +95,10 @@ pub(crate) struct H2Request {
 /// A server: one host and port.
 #[derive(Debug)]
 pub(crate) struct LoadServer {
-    /// Addresses of the server, at least one, tried in their order.
-    pub(crate) addresses: Vec<DialAddress>,
+    /// Host and port of the URL, to resolve them again.
+    host: String,
+    port: u16,
+    pub(crate) addresses: ServerAddresses,
     /// Name that the server's certificate must have; `None` for plain HTTP.
     pub(crate) tls_name: Option<ServerName<'static>>,
 }
@@ -144,6 +147,10 @@ impl Targets {
                 let expected = "small enough for all requests to fit in 1 GiB".to_owned();
                 return Err(Error::Plan { what: "the URL list, with the body for each", expected });
             }
+        }
+        if plan.directions.resolve_every_seconds.is_some() && !servers.have_names() {
+            let expected = "used with a host name: all hosts are addresses, or have --resolve".to_owned();
+            return Err(Error::Plan { what: "--resolve-every", expected });
         }
         let (commons, mut messages) = messages(heads, servers.planned(), plan.http3);
         let mut tables = tables(plan);
@@ -363,7 +370,25 @@ impl LoadServers {
                 reason: "no certificate can be for this host; write a name or an address",
             })?),
         };
-        Ok(LoadServer { addresses: self.directions.addresses(url.host, url.port)?, tls_name })
+        let addresses = ServerAddresses::new(self.directions.addresses(url.host, url.port)?);
+        Ok(LoadServer { host: url.host.to_owned(), port: url.port, addresses, tls_name })
+    }
+
+    /// Whether any server has a name to resolve again.
+    fn have_names(&self) -> bool {
+        self.planned.iter().any(|server| self.directions.is_name(&server.host, server.port))
+    }
+
+    /// Resolves the names again. Without an answer, the known addresses stay. Blocks.
+    pub(crate) fn resolve_again(&self) {
+        let found = self.found.iter().filter_map(OnceLock::get);
+        for LoadServer { host, port, addresses, .. } in self.planned.iter().chain(found) {
+            if self.directions.is_name(host, *port)
+                && let Ok(resolved) = self.directions.addresses(host, *port)
+            {
+                addresses.replace(resolved);
+            }
+        }
     }
 }
 

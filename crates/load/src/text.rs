@@ -146,10 +146,13 @@ fn write_settings(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     if let Some(figures) = &outcome.stream {
         writeln!(text, "  {}", stream::text::workload(figures))?;
     }
-    let ConnectTargets { resolve, connect_to, unix_socket } = &settings.directions;
+    let ConnectTargets { resolve, connect_to, unix_socket, resolve_every_seconds } = &settings.directions;
     let flags = [("--resolve", resolve), ("--connect-to", connect_to)];
     for (flag, values) in flags.into_iter().filter(|(_, values)| !values.is_empty()) {
         writeln!(text, "  {flag} {}", values.join(", "))?;
+    }
+    if let Some(seconds) = resolve_every_seconds {
+        writeln!(text, "  names resolved every {seconds} s")?;
     }
     if let Some(path) = unix_socket {
         writeln!(text, "  over the Unix socket {}", path.display())?;

@@ -139,8 +139,6 @@ pub(crate) struct LoadWorker {
     pub(crate) scratch: RefCell<SendScratch>,
     /// Buffers of HTTP/3, if the run has it.
     pub(crate) quic: RefCell<Quic>,
-    /// For each server, the index of the address that accepted last.
-    pub(crate) preferred_address: Vec<Cell<usize>>,
     /// Active requests of the measured window.
     pub(crate) under_way: RefCell<UnderWay>,
     /// Bodies of HTTP/2 messages. Each thread has its own, because counting references to shared ones would cost time.
@@ -163,6 +161,15 @@ pub(crate) struct LoadWorker {
 }
 
 impl LoadWorker {
+    /// How many times the addresses of a server have changed.
+    #[inline]
+    pub(crate) fn address_changes(&self, server: usize) -> u64 {
+        match self.shared.plan.directions.resolve_every_seconds {
+            None => 0,
+            Some(_) => self.shared.targets.servers.get(server).addresses.changes(),
+        }
+    }
+
     /// Creates the state of a thread. `ready` is called when each connection has tried to connect.
     pub(crate) fn new(
         shared: Arc<LoadShared>,
@@ -177,7 +184,6 @@ impl LoadWorker {
             record: RefCell::new(ThreadRecord::new(is_open_model)),
             quic: RefCell::default(),
             scratch: RefCell::new(SendScratch::new(shared.targets.tls.is_some())),
-            preferred_address: (0..shared.targets.servers.count()).map(|_| Cell::new(0)).collect(),
             under_way: RefCell::default(),
             cursor: Cell::new(match &shared.targets.sequence {
                 // With n threads, each takes every n-th entry, so that together they go through the list in its order.

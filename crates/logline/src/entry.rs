@@ -70,6 +70,8 @@ pub struct More<'a> {
     pub upstream_total: Option<Duration>,
     /// Failed attempts before the last one, in order, up to the recorded maximum.
     pub retried: &'a [Retried<'a>],
+    /// The status or failure and the server of the upstream that was asked first (`on_status`); empty if there was none.
+    pub fallback_from: &'a str,
     /// Total time in wait queues of servers, over all attempts; `None` if the request did not wait.
     pub queued: Option<Duration>,
     /// Why the session moved to another server, and its previous server, if known.
@@ -100,6 +102,10 @@ pub trait Headers: Debug {
     fn request(&self, name: &[u8], see: &mut dyn FnMut(&[u8]));
     /// Passes each value of the response's field lines with this name (in any case) to `see`.
     fn response(&self, name: &[u8], see: &mut dyn FnMut(&[u8]));
+    /// Passes the value of this name to `see`, unless it is absent.
+    fn value(&self, name: &str, see: &mut dyn FnMut(&[u8])) {
+        let _ = (name, see);
+    }
 }
 
 impl Headers for () {
@@ -127,6 +133,7 @@ impl More<'static> {
         upstream_first_byte: None,
         upstream_total: None,
         retried: &[],
+        fallback_from: "",
         queued: None,
         session_moved: None,
         shed: None,
@@ -201,6 +208,7 @@ impl LogEntry<'_> {
             fields.number(name!("retries"), u64::from(self.retries));
         }
         fields.retried(self.more.retried);
+        fields.text(name!("fallback_from"), self.more.fallback_from.as_bytes(), limit::NAME);
         if let Some((reason, from)) = self.more.session_moved {
             fields.text(name!("session_moved"), reason.as_bytes(), limit::NAME);
             fields.text(name!("session_from"), from.unwrap_or_default().as_bytes(), limit::NAME);

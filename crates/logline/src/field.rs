@@ -54,6 +54,7 @@ pub(crate) enum LogField {
     ConnectionRequest,
     Referer,
     UserAgent,
+    FallbackFrom,
     SessionMoved,
     SessionFrom,
     Shed,
@@ -66,6 +67,8 @@ pub(crate) enum LogField {
     Cookie(Box<[u8]>),
     /// A query parameter, as sent.
     Argument(Box<[u8]>),
+    /// A value that the configuration names.
+    Value(Box<str>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +173,7 @@ static NAMED: &[PlainField] = &[
     named(LogField::ConnectionRequest, &["connection_request"]),
     as_w3c(LogField::Referer, &["referer"], "cs(Referer)"),
     as_w3c(LogField::UserAgent, &["user_agent"], "cs(User-Agent)"),
+    named(LogField::FallbackFrom, &["fallback_from"]),
     named(LogField::SessionMoved, &["session_moved"]),
     named(LogField::SessionFrom, &["session_from"]),
     named(LogField::Shed, &["shed"]),
@@ -195,6 +199,14 @@ pub enum FieldFault {
 }
 
 impl LogField {
+    /// A field by its name, or a value where that is none.
+    pub(crate) fn named_or_value(name: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Self, FieldFault> {
+        match Self::named(name) {
+            Err(FieldFault::Unknown(_)) if is_value(name) => Ok(Self::Value(name.into())),
+            field => field,
+        }
+    }
+
     pub(crate) fn named(name: &str) -> Result<Self, FieldFault> {
         if let Some(known) = NAMED.iter().find(|known| known.names.contains(&name)) {
             return Ok(known.field.clone());
@@ -236,6 +248,7 @@ impl LogField {
             Self::ResponseHeader(name) => return format!("sc({})", text(name)),
             Self::Cookie(name) => return format!("x-cookie({})", text(name)),
             Self::Argument(name) => return format!("x-arg({})", text(name)),
+            Self::Value(name) => return format!("x-{}", name.replace('_', "-")),
             _ => {}
         }
         let Some(named) = NAMED.iter().find(|named| named.field == *self) else { return String::new() };
@@ -300,6 +313,7 @@ impl LogField {
             | Self::Queued(_)
             | Self::Worker
             | Self::ConnectionRequest
+            | Self::FallbackFrom
             | Self::SessionMoved
             | Self::SessionFrom
             | Self::Shed
@@ -307,7 +321,8 @@ impl LogField {
             | Self::FaultSeed
             | Self::FaultNumber
             | Self::Header(_)
-            | Self::Cookie(_) => Needs::NONE,
+            | Self::Cookie(_)
+            | Self::Value(_) => Needs::NONE,
         };
         more.and(Needs::MORE)
     }

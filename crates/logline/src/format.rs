@@ -34,7 +34,7 @@ pub enum LineFormat {
     /// The Combined Log Format, then timings and other fields as `name=value`.
     #[default]
     Extended,
-    /// The Combined Log Format of NCSA and Apache httpd without additions.
+    /// The Combined Log Format of NCSA and Apache httpd; the cause of a failure follows.
     Combined,
     /// A JSON object with all fields that have a value.
     Json,
@@ -113,6 +113,16 @@ impl LineFormat {
     /// A text that begins with `{` is a JSON object. Values outside its quotes are written as JSON, so
     /// `{"ip":$client,"status":$status}` is always a valid object.
     pub fn new(written: &str, fields: &[String]) -> Result<Self, FormatError> {
+        Self::with_values(written, fields, &|_| false)
+    }
+
+    /// As [`LineFormat::new`]; `is_value` says which other names are those of values, which entries look up
+    /// ([`Headers::value`](crate::Headers::value)).
+    pub fn with_values(
+        written: &str,
+        fields: &[String],
+        is_value: &dyn Fn(&str) -> bool,
+    ) -> Result<Self, FormatError> {
         let in_fields = |place, fault| FormatError { place, is_in_fields: true, fault };
         let no_choice = |what: &str| Err(in_fields(0, FormatFault::NoChoice(what.to_owned())));
         let steps = match written {
@@ -120,16 +130,18 @@ impl LineFormat {
             "extended" => return Ok(Self::Extended),
             "combined" => return Ok(Self::Combined),
             "json" if fields.is_empty() => return Ok(Self::Json),
-            "json" => (LogFormatKind::Json, members(fields)),
-            "w3c" if fields.is_empty() => (LogFormatKind::W3c, columns(&W3C_FIELDS.map(str::to_owned))),
-            "w3c" => (LogFormatKind::W3c, columns(fields)),
+            "json" => (LogFormatKind::Json, members(fields, is_value)),
+            "w3c" if fields.is_empty() => {
+                (LogFormatKind::W3c, columns(&W3C_FIELDS.map(str::to_owned), is_value))
+            }
+            "w3c" => (LogFormatKind::W3c, columns(fields, is_value)),
             text if !text.contains('$') => {
                 let fault = FormatFault::Unknown(text.to_owned());
                 return Err(FormatError { place: 0, is_in_fields: false, fault });
             }
             _ if !fields.is_empty() => return no_choice("a text with variables"),
             text => {
-                let steps = template(text);
+                let steps = template(text, is_value);
                 let at = |(place, fault)| FormatError { place, is_in_fields: false, fault };
                 (LogFormatKind::Template, steps.map_err(at))
             }
@@ -218,14 +230,15 @@ impl Chosen {
     }
 }
 
-fn listed(names: &[String]) -> Result<Vec<LogField>, FormatError> {
+fn listed(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<LogField>, FormatError> {
     let fault = |place, fault| FormatError { place, is_in_fields: true, fault };
     if names.len() > FIELDS_MAX {
         return Err(fault(0, FormatFault::TooMany(names.len())));
     }
     let mut fields = Vec::with_capacity(names.len());
     for (place, name) in names.iter().enumerate() {
-        let field = LogField::named(name).map_err(|wrong| fault(place, FormatFault::Field(wrong)))?;
+        let field = LogField::named_or_value(name, is_value)
+            .map_err(|wrong| fault(place, FormatFault::Field(wrong)))?;
         if fields.contains(&field) {
             return Err(fault(place, FormatFault::Twice(name.clone())));
         }
@@ -234,7 +247,7 @@ fn listed(names: &[String]) -> Result<Vec<LogField>, FormatError> {
     Ok(fields)
 }
 
-fn members(names: &[String]) -> Result<Vec<FormatStep>, FormatError> {
+fn members(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatStep>, FormatError> {
     let member = |(field, name): (LogField, &String)| {
         let mut key = vec![b'"'];
         crate::escape::json(name.as_bytes(), &mut key);
@@ -242,12 +255,15 @@ fn members(names: &[String]) -> Result<Vec<FormatStep>, FormatError> {
         FormatStep::Member { key: key.into(), field, is_hidden: false }
     };
     let open = std::iter::once(FormatStep::Text((*b"{").into()));
-    Ok(open.chain(listed(names)?.into_iter().zip(names).map(member)).chain([FormatStep::Close]).collect())
+    Ok(open
+        .chain(listed(names, is_value)?.into_iter().zip(names).map(member))
+        .chain([FormatStep::Close])
+        .collect())
 }
 
-fn columns(names: &[String]) -> Result<Vec<FormatStep>, FormatError> {
+fn columns(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatStep>, FormatError> {
     let mut steps = Vec::new();
-    for field in listed(names)? {
+    for field in listed(names, is_value)? {
         if !steps.is_empty() {
             steps.push(FormatStep::Text((*b" ").into()));
         }
@@ -261,7 +277,7 @@ fn is_object(text: &str) -> bool {
 }
 
 /// Compiles a text with variables. Quotes around a variable decide how its value is escaped.
-fn template(text: &str) -> Result<Vec<FormatStep>, (usize, FormatFault)> {
+fn template(text: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatStep>, (usize, FormatFault)> {
     if text.len() > TEMPLATE_BYTES_MAX {
         return Err((0, FormatFault::Template(TemplateFault::TooLong(text.len()))));
     }
@@ -286,7 +302,8 @@ fn template(text: &str) -> Result<Vec<FormatStep>, (usize, FormatFault)> {
                 plain.push(character);
             }
             TemplateToken::Variable(name) => {
-                let field = LogField::named(name).map_err(|fault| (at, FormatFault::Field(fault)))?;
+                let field = LogField::named_or_value(name, is_value)
+                    .map_err(|fault| (at, FormatFault::Field(fault)))?;
                 if !plain.is_empty() {
                     steps.push(FormatStep::Text(std::mem::take(&mut plain).into_bytes().into()));
                 }

@@ -66,7 +66,10 @@ impl LineWriter {
         batch.append(|line| {
             match &self.format {
                 LineFormat::Extended => extended(entry, masks, timestamp, line),
-                LineFormat::Combined => combined(entry, masks, timestamp, line),
+                LineFormat::Combined => {
+                    combined(entry, masks, timestamp, line);
+                    cause(entry, line);
+                }
                 LineFormat::Json => json(entry, masks, timestamp, line),
                 LineFormat::Chosen(chosen) => chosen_fields(chosen, entry, masks, timestamp, line),
             }
@@ -172,6 +175,16 @@ fn combined(entry: &LogEntry<'_>, masks: &Masks, timestamp: &Timestamp, line: &m
     line.extend_from_slice(b"\" \"");
     cut(or_dash(entry.user_agent), limit::USER_AGENT, escape::combined, line);
     line.push(b'"');
+}
+
+/// Appends the cause of a failure whose status the proxy has chosen.
+fn cause(entry: &LogEntry<'_>, line: &mut Vec<u8>) {
+    // A response that breaks off keeps the status of its server.
+    if let Some(cause) = entry.cause.filter(|_| entry.status >= 400) {
+        line.extend_from_slice(b" \"");
+        cut(cause.as_bytes(), limit::NAME, escape::combined, line);
+        line.push(b'"');
+    }
 }
 
 fn extended(entry: &LogEntry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
@@ -506,6 +519,22 @@ mod tests {
             line(LineFormat::Extended, &MINIMAL),
             "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"-\" - - \"-\" \"-\" bytes_received=0 duration_ms=0.000\n"
         );
+    }
+
+    #[test]
+    fn a_combined_line_has_the_cause_of_an_own_status() {
+        let beginning = "192.0.2.7 - me\\x20\\\"too\\\" [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" ";
+        let end = "18446744073709551615 \"http://example.test/\\\"\" \"curl/8.0\"";
+        for (status, cause, expected) in [
+            (502, Some("upstream-refused"), " \"upstream-refused\""),
+            (502, None, ""),
+            (200, Some("upstream-truncated"), ""),
+            (404, Some("no-route"), " \"no-route\""),
+        ] {
+            let entry = LogEntry { status, cause, ..COMPLETE };
+            let expected = format!("{beginning}{status} {end}{expected}\n");
+            assert_eq!(line(LineFormat::Combined, &entry), expected);
+        }
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl ValueOut<'_> {
             LogField::Header(_)
             | LogField::ResponseHeader(_)
             | LogField::Cookie(_)
-            | LogField::Argument(_) => self.sent(field, is_hidden, entry, masks),
+            | LogField::Argument(_)
+            | LogField::Value(_) => self.sent(field, is_hidden, entry, masks),
             of_server_or_client => self.rest(of_server_or_client, entry),
         }
     }
@@ -107,6 +108,7 @@ impl ValueOut<'_> {
             LogField::TlsSerial => name(tls.serial),
             LogField::TlsFingerprint => name(tls.fingerprint),
             LogField::Listener => name(entry.more.listener),
+            LogField::FallbackFrom => name(entry.more.fallback_from),
             LogField::SessionMoved => name(entry.more.session_moved.map_or("", |(reason, _)| reason)),
             LogField::SessionFrom => {
                 name(entry.more.session_moved.and_then(|(_, from)| from).unwrap_or_default())
@@ -363,6 +365,14 @@ impl ValueOut<'_> {
                 if let Some((_, value)) = found {
                     values.add(value, &LoggedQuery::Full);
                 }
+            }
+            LogField::Value(name) => {
+                entry.more.headers.value(name, &mut |value| {
+                    // As for fields, an empty value is none.
+                    if !value.is_empty() {
+                        values.add(value, &LoggedQuery::Full);
+                    }
+                });
             }
             _ => {}
         }

@@ -17,11 +17,12 @@ use jwt::Refusal;
 
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, SlotMemory};
+use crate::context::later::{self, KnownResponse};
 use crate::context::plan::{Authentication, RoutePolicies};
 use crate::context::routed::ExchangeContext;
 use crate::context::seen;
 use crate::exchange::{Exchange, ExchangeState, SentProgress};
-use crate::failure::{Failure, Party};
+use crate::failure::{Failure, FailureFacts, Party};
 use crate::outgoing::coded;
 use crate::outgoing::edits::{self, OwnResponse, PolicySubject};
 use crate::outgoing::faults::{self, InjectedAnswer, Outline};
@@ -175,7 +176,8 @@ async fn send_own(
         if told >= 300 && answers_call(ctx, request, told, "", exchange.state, out) { b"" } else { body };
     // Coding changes the fields about the body, so it comes before the edits and the plan, which see the final
     // head.
-    let coded = match routed.compression(ctx) {
+    let known = || KnownResponse { status: told, head: out, size: Some(body.len() as u64), server: "" };
+    let coded = match later::compression(ctx, routed, request, known) {
         Some(compression) => coded::code_whole(ctx, compression, request, out, told, body),
         None => None,
     };
@@ -400,7 +402,7 @@ pub(crate) async fn failure(
     failure: Failure,
     state: &mut ExchangeState<'_>,
 ) -> AfterExchange {
-    let facts = failure.facts();
+    let facts = state.facts(failure);
     // A response that has begun cannot be replaced: the client would take an error page for its rest.
     if facts.status == 0 || state.sent != SentProgress::Nothing {
         return AfterExchange::Drop;
@@ -421,7 +423,7 @@ pub(crate) async fn failure(
     let body = if answers_call(ctx, request, facts.status, facts.text, state, out) {
         b"".as_slice()
     } else {
-        write_content(out, failure, &told)
+        write_content(out, facts, &told)
     };
     let start = &request.head.start;
     // Without a parsed head the method is unknown. As for GET, the error page is sent.
@@ -496,6 +498,8 @@ fn subject(
         target,
         client: seen::client(ctx, &request.head, bytes),
         user: state.user(),
+        // Unclear framing has no length.
+        framing: http1::request_framing(&request.head, bytes).unwrap_or(BodyFraming::Chunked),
     })
 }
 
@@ -539,8 +543,7 @@ struct FailureHead<'a> {
 }
 
 /// Begins the head of an error response with the fields about its body. Returns the body.
-fn write_content<'a>(out: &mut Vec<u8>, failure: Failure, told: &FailureHead<'a>) -> &'a [u8] {
-    let facts = failure.facts();
+fn write_content<'a>(out: &mut Vec<u8>, facts: FailureFacts, told: &FailureHead<'a>) -> &'a [u8] {
     begin(out, facts.status);
     match told.page {
         Some(page) => {
@@ -597,7 +600,7 @@ fn write_besides(
 pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
     let told =
         FailureHead { page: None, added: b"", authentication: None, refusal: None, retry_after_seconds: 0 };
-    let body = write_content(out, failure, &told);
+    let body = write_content(out, failure.facts(), &told);
     // No request could be parsed, so the start of the next one is unknown: the connection ends.
     let plan = ResponsePlan::own(BodyFraming::Length(body.len() as u64), false);
     write_besides(out, failure, date, &told, &plan);

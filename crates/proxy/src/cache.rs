@@ -21,6 +21,8 @@ mod fill;
 mod pass;
 /// Counters and status of the cache.
 mod counters;
+/// Lifetimes by condition.
+mod lifetimes;
 /// Asks the instances that own a key.
 pub(crate) mod peers;
 /// Invalidates stored responses after unsafe requests.
@@ -37,9 +39,9 @@ mod sent;
 use std::sync::Arc;
 
 use ::cache::{
-    CacheKey, CachePolicy, CacheRequestFields, Codings, Decision, Forward, Freshness, Handling, LookUp,
-    MissRole, Object, OriginError, PreconditionResult, Resized, StoreSettings, Stored, Uri, VariantKey, Vary,
-    decide, is_unsafe, judge_conditions, range_applies, serves_on_error,
+    CacheKey, CachePolicy, CacheRequestFields, Codings, Decision, Forward, Freshness, Handling, KeyValues,
+    LookUp, MissRole, Object, OriginError, PreconditionResult, Resized, StoreSettings, Stored, Uri,
+    VariantKey, Vary, decide, is_unsafe, judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
 use http1::Method;
@@ -47,6 +49,7 @@ use http1::Method;
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::plan::Plan;
+use crate::context::request_values::RequestValues;
 use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::seen;
 use crate::exchange::Exchange;
@@ -258,21 +261,36 @@ struct CacheRequest<'a> {
     now_ms: u64,
 }
 
+/// The values in the cache key of a request.
+fn key_values<'a>(
+    ctx: &'a ExchangeContext<'_>,
+    routed: &'a RoutedRequest,
+    request: &'a CurrentRequest,
+) -> impl KeyValues {
+    let wanted = &ctx.snapshot.plan.routes[routed.route].key_values;
+    move |write: &mut dyn FnMut(&str, &[u8])| {
+        let values = RequestValues::from_routed(ctx, routed, request);
+        for (name, value) in wanted {
+            values.write(value, &mut |text| write(name, text));
+        }
+    }
+}
+
 impl<'a> CacheRequest<'a> {
     fn new(ctx: &ExchangeContext<'a>, routed: &RoutedRequest, request: &CurrentRequest) -> Option<Self> {
         let plan = &ctx.snapshot.plan;
         let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[routed.route].cache.as_deref()?);
         let bytes = request.head_bytes();
         let uri = uri(ctx, routed, request);
-        let secret = plan.routes[routed.route].key_secret(routed.upstream)?;
+        let secret = plan.routes[routed.route].key_secret(routed.upstream.get())?;
         let passing = Passing::new(ctx, routed);
         let key = CacheKey::from_secret(
             secret,
             &uri,
             &policy.key,
-            &request.head,
-            bytes,
+            (&request.head, bytes),
             passing.passes(&request.head, bytes),
+            key_values(ctx, routed, request),
         );
         let mut asked = CacheRequestFields::new(&request.head, bytes);
         // The password is for this proxy. GET and HEAD reach servers without it, so RFC 9111 §3.5 does not apply.

@@ -18,10 +18,18 @@ mod handover;
 pub mod plan;
 /// Live requests, and the clients with the most requests.
 pub mod under_way;
+/// The last failed requests.
+pub(crate) mod recent_errors;
 /// A worker's QUIC endpoints.
 pub(crate) mod quic_hosts;
 /// A request as routes see it.
 pub(crate) mod seen;
+/// Conditions that are evaluated after authentication, or with the response.
+pub(crate) mod later;
+/// A worker's copies of conditions.
+pub(crate) mod worker_conditions;
+/// Values of a request, for templates and keys.
+pub(crate) mod request_values;
 /// A plan as one worker uses it.
 pub(crate) mod snapshot;
 /// The state of one worker.

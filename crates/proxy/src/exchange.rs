@@ -1,14 +1,16 @@
 //! The state of one exchange, by which its steps decide. The record in it only takes notes.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use jwt::Refusal;
 
 use crate::context::exchange_slot::SlotMemory;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureFacts};
 use crate::faults::DrawnFault;
 use crate::record::ExchangeRecord;
+use crate::shared::route_files::RouteFiles;
 use crate::shared::waits::ExchangeWaits;
 use transport::endpoint::MessageEndpoint;
 
@@ -40,7 +42,10 @@ fn gone(socket: &MessageEndpoint) -> Failure {
         (Some(_), MessageEndpoint::Http3(_)) => Failure::Http3Malformed,
         (
             Some(_),
-            MessageEndpoint::Stream(_) | MessageEndpoint::Connection(_) | MessageEndpoint::Detached,
+            MessageEndpoint::Stream(_)
+            | MessageEndpoint::Connection(_)
+            | MessageEndpoint::Fastcgi(_)
+            | MessageEndpoint::Detached,
         ) => Failure::Http2Malformed,
     }
 }
@@ -53,11 +58,29 @@ pub(crate) struct ExchangeState<'a> {
     user: Option<usize>,
     /// Seconds for Retry-After until a rate-limited client may try again; 0 omits the field.
     pub(crate) retry_after_seconds: u64,
+    /// The status for a denied request.
+    pub(crate) denied_status: u16,
     /// Why the token was refused, for WWW-Authenticate.
     pub(crate) refusal: Option<Refusal>,
     /// The fault that was drawn for the request. Whether it is injected may depend on the response.
     drawn: Option<Rc<DrawnFault>>,
+    /// The file that the server has named in place of a body. `NoFile` is then no failure.
+    pub(crate) ordered: Option<Box<FileOrder>>,
     pub(crate) record: ExchangeRecord<'a>,
+}
+
+/// A file that a server has named in place of a body.
+pub(crate) struct FileOrder {
+    /// `None` if it is in no folder that the route names.
+    pub(crate) files: Option<Arc<RouteFiles>>,
+    /// The path below the folder, percent-encoded.
+    pub(crate) path: Vec<u8>,
+    /// Fields of the server's response, as lines.
+    pub(crate) lines: Vec<u8>,
+    /// Whether the client's request has been read completely.
+    pub(crate) has_whole_request: bool,
+    /// The field, for the log.
+    pub(crate) named: String,
 }
 
 impl<'a> ExchangeState<'a> {
@@ -78,8 +101,10 @@ impl<'a> ExchangeState<'a> {
             route: None,
             user: None,
             retry_after_seconds: 0,
+            denied_status: Failure::Denied.facts().status,
             refusal: None,
             drawn: None,
+            ordered: None,
             record,
         }
     }
@@ -90,7 +115,7 @@ impl<'a> ExchangeState<'a> {
 
     pub(crate) fn takes_route(&mut self, route: usize) {
         self.route = Some(route);
-        self.record.route = Some(route);
+        self.record.takes_route(route);
     }
 
     /// Index of the authenticated user.
@@ -101,6 +126,12 @@ impl<'a> ExchangeState<'a> {
     pub(crate) fn knows_user(&mut self, user: Option<usize>) {
         self.user = user;
         self.record.user = user;
+    }
+
+    /// Returns the table's row of a failure, with the status that the route sets.
+    pub(crate) fn facts(&self, failure: Failure) -> FailureFacts {
+        let facts = failure.facts();
+        if failure == Failure::Denied { FailureFacts { status: self.denied_status, ..facts } } else { facts }
     }
 
     /// Notes why the request's token was refused.

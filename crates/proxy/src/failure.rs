@@ -74,6 +74,8 @@ failures! {
     BotUnsigned Client 403 "bot-unsigned" "http_request_denied" "The signature of a bot is required.",
     BotRefused Client 403 "bot-refused" "http_request_denied" "The signature of the bot is not valid here.",
     Forbidden Client 403 "forbidden" "http_request_denied" "Clients from your network are not allowed.",
+    // Another status if `deny` of the route says so.
+    Denied Client 403 "denied" "http_request_denied" "This request is not allowed.",
     NoRoute Client 404 "no-route" "destination_not_found" "Nothing is served under this host and path.",
     NoFile Client 404 "no-file" "proxy_internal_response" "There is no such file.",
     FileHidden Client 404 "file-hidden" "proxy_internal_response" "There is no such file.",
@@ -149,6 +151,7 @@ failures! {
     VerifierBusy Proxy 503 "verifier-busy" "proxy_internal_error" "Too many passwords are being verified.",
     TokenKeysMissing Proxy 503 "token-keys-missing" "proxy_internal_error" "The keys for verifying tokens are not available yet.",
     NoServer Proxy 503 "no-server" "destination_unavailable" "No server is available.",
+    NamedUpstreamUnknown Proxy 503 "named-upstream-unknown" "destination_not_found" "No server is configured for this request.",
     // Kubernetes' Gateway API: a backend that does not exist is answered with 500.
     NoBackend Proxy 500 "no-backend" "destination_unavailable" "No server is configured for this request.",
     Shed Proxy 503 "shed" "connection_limit_reached" "Too many requests are in progress.",
@@ -209,7 +212,7 @@ causes! {
     Stalled: UpstreamStalled;
     Other: BadRequest PlainHttp BadHost BadFraming BadBody RequestBufferExceeded RequestBufferFailed BadText
         BadFault AmbiguousPath Unauthorized TokenMissing TokenRefused TokenInsufficient BotUnsigned BotRefused
-        Forbidden NoRoute NoFile FileHidden FileMethod MethodRefused ClientHeaderTimeout ClientBodyTimeout
+        Forbidden Denied NoRoute NoFile FileHidden FileMethod MethodRefused ClientHeaderTimeout ClientBodyTimeout
         ClientTooSlow Misdirected PreconditionFailed BodyTooLarge TargetTooLong RateLimited HeadTooLarge
         UpstreamHeadLimit ClientHeadLimit MethodTooLong ProtocolRefused VersionRefused ClientGone
         ClientStalled ClientBehind ResetFlood SettingsFlood PingFlood PriorityFlood EmptyFrameFlood
@@ -218,7 +221,7 @@ causes! {
         ClientCertificate BadProxyHeader ProxyHeaderTimeout TunnelIdle FileForbidden FileUnreadable
         FileTruncated FaultInjected UpstreamMalformed UpstreamHeadTooLarge UpstreamInterims UpstreamFraming
         UpstreamSwitch UpstreamUndecodable UpstreamStatus AuthUnreachable AuthFailed AuthTooLarge AuthTimeout
-        Maintenance NoBackend PurgesFull NotUpgraded FetchFailed NotStored RequestTimeout;
+        Maintenance NamedUpstreamUnknown NoBackend PurgesFull NotUpgraded FetchFailed NotStored RequestTimeout;
 }
 
 impl Failure {
@@ -252,9 +255,9 @@ impl Failure {
     /// Whether a valid request is rejected by a rule, so that its connection can go on.
     pub(crate) fn is_of_policy(self) -> bool {
         use Failure::{
-            BotRefused, BotUnsigned, FileHidden, FileMethod, Forbidden, Maintenance, Misdirected, NoFile,
-            NoRoute, PreconditionFailed, RateLimited, TokenInsufficient, TokenMissing, TokenRefused,
-            Unauthorized,
+            BotRefused, BotUnsigned, Denied, FileHidden, FileMethod, Forbidden, Maintenance, Misdirected,
+            NamedUpstreamUnknown, NoFile, NoRoute, PreconditionFailed, RateLimited, TokenInsufficient,
+            TokenMissing, TokenRefused, Unauthorized,
         };
         matches!(
             self,
@@ -266,8 +269,10 @@ impl Failure {
                 | BotUnsigned
                 | BotRefused
                 | Forbidden
+                | Denied
                 | RateLimited
                 | NoRoute
+                | NamedUpstreamUnknown
                 | Misdirected
                 | NoFile
                 | FileHidden

@@ -15,10 +15,8 @@ use std::sync::Arc;
 use ::files::{OpenError, PathError, PathForm, file_path, local_redirect};
 use http1::{BodyFraming, Method};
 use route::PathRewrite;
-use rustix::io::Errno;
-use telemetry::message;
 
-use crate::open_files::Lookup;
+use crate::open_files::{Lookup, failure};
 use crate::shared::route_files::RouteFiles;
 
 use crate::answer;
@@ -26,9 +24,18 @@ use crate::body::transform::Choice;
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, FileOrder};
 use crate::failure::Failure;
 use crate::outgoing::delay;
+
+/// The part of a server in a response with a file.
+#[derive(Default, Clone, Copy)]
+struct FileSource<'a> {
+    /// Fields of the server's response, as lines. They replace the file's own.
+    lines: &'a [u8],
+    /// Whether the client's request has been read completely; `None` if that is not known yet.
+    has_whole_request: Option<bool>,
+}
 
 /// The result of an attempt to answer without a wait.
 pub(crate) enum AtOnce {
@@ -36,6 +43,8 @@ pub(crate) enum AtOnce {
     Done(Result<AfterExchange, Failure>),
     /// Part of the response may have been sent: the rest waits for the client or for a disk.
     Rest(send::FileRest),
+    /// There is no such file, so a server is asked.
+    Absent,
     /// Nothing was sent: `serve` must answer.
     Unanswered,
 }
@@ -55,11 +64,15 @@ pub(crate) fn serve_at_once(exchange: &mut Exchange<'_, '_>, files: &RouteFiles)
         return AtOnce::Unanswered;
     }
     let path = path(ctx, routed, &exchange.memory.request);
-    match ctx.worker.open_files.fresh(files, path, ctx.worker.deadlines.now()) {
+    let now = ctx.worker.deadlines.now();
+    match ctx.worker.open_files.fresh(files, path, now) {
         Some(file)
             if route.compress.as_ref().is_none_or(|compression| {
                 let request = &exchange.memory.request;
                 let representation = file.choose(&request.head, request.head_bytes());
+                if coded::compression(ctx, routed, request, representation).is_none() {
+                    return true;
+                }
                 let choice = coded::choose(&compression.settings, request, representation);
                 // Any other form needs a coder or another head, which the boxed path makes.
                 choice == Choice::Unchanged { adds_vary: false }
@@ -67,6 +80,7 @@ pub(crate) fn serve_at_once(exchange: &mut Exchange<'_, '_>, files: &RouteFiles)
         {
             send::at_once(exchange, file)
         }
+        None if ctx.worker.open_files.is_absent(files, path, now) => AtOnce::Absent,
         Some(_) | None => AtOnce::Unanswered,
     }
 }
@@ -80,36 +94,25 @@ pub(crate) async fn serve_rest(
 }
 
 /// Answers with the file, directory or redirect that the request's path leads to. Called if `serve_at_once` could not
-/// answer.
+/// answer. Returns `None` if there is no file and the route then asks a server.
 pub(crate) async fn serve(
     exchange: &mut Exchange<'_, '_>,
     files: &Arc<RouteFiles>,
-) -> Result<AfterExchange, Failure> {
-    let Exchange { ctx, routed, .. } = *exchange;
-    if routed.connection.upgrade && ctx.client.socket.frames_itself() {
-        // RFC 8441 §4: a success would open a tunnel.
-        return Err(Failure::ProtocolRefused);
+) -> Result<Option<AfterExchange>, Failure> {
+    let ctx = exchange.ctx;
+    let mut name = Vec::new();
+    let found = found(exchange, files, &mut name).await;
+    if let (Some(_), Err(Failure::NoFile | Failure::FileHidden | Failure::AmbiguousPath)) =
+        (files.settings.otherwise, &found)
+    {
+        // The delay applies before the server.
+        return Ok(None);
     }
-    if !matches!(routed.method, Method::Get | Method::Head) {
-        return Err(Failure::FileMethod);
-    }
-    if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].delay {
+    if let Some(delay) = &ctx.snapshot.plan.routes[exchange.routed.route].delay {
         delay::hold_back(ctx, delay, exchange.memory).await;
     }
-    let requested = path(ctx, routed, &exchange.memory.request);
-    let mut name = Vec::with_capacity(requested.len());
-    let mut form = file_path(requested, &mut name).map_err(|error| match error {
-        PathError::Ambiguous => Failure::AmbiguousPath,
-        PathError::Hidden => Failure::FileHidden,
-        PathError::TooLong => Failure::NoFile,
-    })?;
-    // The root below a prefix, requested without its slash.
-    if requested.is_empty() && lacks_slash(routed, &exchange.memory.request) {
-        form = PathForm::File;
-    }
-    let looked_up = ctx.worker.holding.during(look_up(ctx, files, requested, &name, form));
-    match looked_up.await? {
-        Lookup::File(file) => send::file(exchange, file).await,
+    let next = match found? {
+        Lookup::File(file) => send::file(exchange, file, FileSource::default()).await,
         Lookup::WithoutSlash => redirect(exchange).await,
         Lookup::Directory(root) => {
             let links = files.settings.symlinks;
@@ -123,7 +126,67 @@ pub(crate) async fn serve(
             let page = ctx.worker.open_files.elsewhere(list).await.map_err(|error| failure(&error))?;
             listing(exchange, &page).await
         }
+    };
+    next.map(Some)
+}
+
+/// Sends the file that a server has named in place of a body.
+pub(crate) async fn serve_ordered(
+    exchange: &mut Exchange<'_, '_>,
+    order: Box<FileOrder>,
+) -> Result<AfterExchange, Failure> {
+    let outcome = serve_file(exchange, &order).await;
+    if outcome.is_err() {
+        exchange.state.record.detail = Some(order.named.into());
     }
+    outcome
+}
+
+async fn serve_file(exchange: &mut Exchange<'_, '_>, order: &FileOrder) -> Result<AfterExchange, Failure> {
+    let FileOrder { files, path, lines, has_whole_request, .. } = order;
+    let ctx = exchange.ctx;
+    let files = files.as_ref().ok_or(Failure::FileHidden)?;
+    let mut name = Vec::with_capacity(path.len());
+    let form = file_path(path, &mut name).map_err(|_| Failure::FileHidden)?;
+    match ctx.worker.holding.during(look_up(ctx, files, path, &name, form)).await? {
+        Lookup::File(file) => {
+            let source = FileSource { lines, has_whole_request: Some(*has_whole_request) };
+            send::file(exchange, file, source).await
+        }
+        Lookup::WithoutSlash | Lookup::Directory(_) => Err(Failure::NoFile),
+    }
+}
+
+/// Looks up what the request's path leads to, and writes the path of the file to `name`.
+async fn found(
+    exchange: &Exchange<'_, '_>,
+    files: &Arc<RouteFiles>,
+    name: &mut Vec<u8>,
+) -> Result<Lookup, Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
+    if routed.connection.upgrade && ctx.client.socket.frames_itself() {
+        // RFC 8441 §4: a success would open a tunnel. A server may open one.
+        return Err(if files.settings.otherwise.is_some() {
+            Failure::NoFile
+        } else {
+            Failure::ProtocolRefused
+        });
+    }
+    if !matches!(routed.method, Method::Get | Method::Head) {
+        return Err(Failure::FileMethod);
+    }
+    let request = &exchange.memory.request;
+    let requested = path(ctx, routed, request);
+    let mut form = file_path(requested, name).map_err(|error| match error {
+        PathError::Ambiguous => Failure::AmbiguousPath,
+        PathError::Hidden => Failure::FileHidden,
+        PathError::TooLong => Failure::NoFile,
+    })?;
+    // The root below a prefix, requested without its slash.
+    if requested.is_empty() && lacks_slash(routed, request) {
+        form = PathForm::File;
+    }
+    ctx.worker.holding.during(look_up(ctx, files, requested, name, form)).await
 }
 
 /// Looks a path up among open files, or in the file system. If no descriptor is left, idle connections are closed once.
@@ -161,38 +224,13 @@ fn path<'a>(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &'a Curr
     &rewritten[..end]
 }
 
-fn lacks_slash(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
+pub(crate) fn lacks_slash(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
     // RFC 9110 §4.2.3: an empty path means `/`.
     routed.target.path.for_bytes(request.head_bytes()).last().is_some_and(|&byte| byte != b'/')
 }
 
-fn failure(error: &OpenError) -> Failure {
-    match error {
-        OpenError::NotFound => Failure::NoFile,
-        OpenError::Hidden => Failure::FileHidden,
-        OpenError::Forbidden => Failure::FileForbidden,
-        OpenError::NoDescriptor => Failure::OutOfDescriptors,
-        OpenError::WouldWait => Failure::FileUnreadable,
-        OpenError::Failed(error) => {
-            message::error(&unreadable(error));
-            Failure::FileUnreadable
-        }
-    }
-}
-
-/// Returns the operator's message about a file that the system cannot open. Equal messages are logged once a second.
-fn unreadable(error: &std::io::Error) -> String {
-    let remedy = if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) {
-        "; openat2 is refused, by a kernel before Linux 5.6 or by a filter of system calls, such as that of \
-         RestrictSUIDSGID= in a unit of systemd"
-    } else {
-        ""
-    };
-    format!("a file cannot be opened: {error}{remedy}")
-}
-
 /// Redirects to a directory's path with a slash, which relative links need.
-async fn redirect(exchange: &mut Exchange<'_, '_>) -> Result<AfterExchange, Failure> {
+pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>) -> Result<AfterExchange, Failure> {
     let routed = exchange.routed;
     let request = &exchange.memory.request;
     let bytes = request.head_bytes();
@@ -211,16 +249,4 @@ async fn listing(exchange: &mut Exchange<'_, '_>, page: &[u8]) -> Result<AfterEx
     answer::begin(out, 200);
     answer::push_content(out, 200, "text/html; charset=utf-8", page);
     answer::own(exchange, 200, page).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_not_opened_is_told_with_its_reason() {
-        let told = |errno: Errno| unreadable(&errno.into());
-        assert_eq!(told(Errno::IO), "a file cannot be opened: Input/output error (os error 5)");
-        assert!(told(Errno::NOSYS).contains("RestrictSUIDSGID="), "{}", told(Errno::NOSYS));
-    }
 }

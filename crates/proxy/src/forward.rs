@@ -25,12 +25,22 @@ pub(crate) mod web;
 mod to_peer;
 /// Reads the whole body of a request before a server is chosen.
 mod buffered;
+/// Finds the script of a FastCGI request.
+pub(crate) mod script;
+/// Makes the records of a FastCGI request.
+mod records;
+/// Framing of requests and responses.
+mod framing;
 /// Waits that end with the client's request, or with its time.
 mod unless;
 /// Classifies failed requests for the adaptive limit.
 mod work;
 /// Checks whether an upgrade is the one that the client asked for.
 pub(crate) mod switch;
+/// Asks another upstream after an error.
+mod fallback;
+/// Files that servers name in place of a body.
+mod accel;
 
 use std::future::poll_fn;
 use std::io;
@@ -40,16 +50,14 @@ use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol};
-use http1::{
-    BodyFraming, ConnectionOptions, HttpVersion, Method, Name, Parsed, RequestRewrite, TraceContext, Via,
-};
+use http1::{BodyFraming, HttpVersion, Name, Parsed, RequestRewrite, TraceContext, Via};
 use telemetry::B3Form;
 
 use crate::body::upload::{Until, Upload};
 use crate::context::client::framed_version;
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, SlotMemory};
-use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
+use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen;
 use crate::context::worker::Worker;
 use crate::exchange::{Exchange, ExchangeState, SentProgress};
@@ -67,6 +75,7 @@ use transport::cold::{cold, poll_once};
 use transport::deadline::{Elapsed, Ticks};
 use transport::tcp::Follows;
 
+pub(crate) use fallback::forward;
 pub(crate) use to_peer::to_peer;
 use unless::unless_overdue;
 pub(crate) use unless::{RequestGivenUp, unless_gone};
@@ -90,17 +99,15 @@ enum Heard {
     Elapsed,
 }
 
-/// Sends the request and reads the head of the final response; tries further servers while retries are permitted.
-/// Called once per request that needs a server, after policies and cache.
-pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
+/// Sends the request to the upstream and reads the head of the final response; tries further servers while retries are
+/// permitted.
+async fn to_upstream(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let upstream = &ctx.snapshot.upstreams[routed.upstream];
-    exchange.state.record.upstream = Some(routed.upstream);
-    if let Some(buffering) = buffered::wanted(ctx, routed) {
-        cold(|| buffered::receive(exchange, buffering)).await?;
-    }
+    let upstream = &ctx.snapshot.upstreams[routed.upstream.get()];
+    exchange.state.record.upstream = Some(routed.upstream.get());
+    prepare(exchange, upstream).await?;
     let admission = admit(ctx, routed, upstream, exchange.state)?;
-    let mut attempts = attempts(ctx, upstream, routed);
+    let mut attempts = Attempts::of_request(ctx, upstream, routed);
     let mut first_piece_taken = prepare_body(ctx, upstream, routed, &attempts, &mut exchange.memory.request)?;
     exchange.state.record.first_piece_bytes = first_piece_taken.0;
     let mut choice = Choice::of_request(ctx, upstream, routed, &exchange.memory.request);
@@ -121,7 +128,7 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
         }
         let index = picked.server;
         let attempt = Attempt::new(ctx, routed, upstream, index, &attempts);
-        exchange.state.record.attempt_began(routed.upstream, index, picked.since);
+        exchange.state.record.attempt_began(routed.upstream.get(), index, picked.since);
         let mut progress = AttemptProgress::default();
         let outcome = attempt.run(exchange.memory, exchange.state, &mut progress).await;
         let is_whole = |request: &CurrentRequest| is_all_here(request, first_piece_taken);
@@ -152,7 +159,7 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
         let setback = attempt.failed(&picked, failure, progress, exchange.memory, exchange.state);
         match attempts.after(setback, is_whole(&exchange.memory.request)) {
             RetryVerdict::GiveUp => break work::given_up(failure, progress.waits_for_server),
-            RetryVerdict::Elsewhere => leave_aside(upstream, &choice, &mut tried, index, failure, progress),
+            RetryVerdict::Elsewhere => leave_aside(&attempts, &choice, &mut tried, index, failure, progress),
             RetryVerdict::Afresh => {}
         }
         last_failure = Some((index, failure));
@@ -196,6 +203,21 @@ async fn wait_for_server(
     Ok(picked)
 }
 
+/// Finds the script of a FastCGI request, and reads a body that is buffered.
+#[inline]
+async fn prepare(exchange: &mut Exchange<'_, '_>, upstream: &WorkerUpstream) -> Result<(), Failure> {
+    if upstream.plan.config.protocol == Protocol::Fastcgi {
+        script::prepare(exchange).await?;
+    }
+    match buffered::wanted(exchange.ctx, exchange.routed) {
+        // The body is kept already if another upstream is asked again.
+        Some(buffering) if exchange.memory.request.replay.is_none() => {
+            cold(|| buffered::receive(exchange, buffering)).await
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns another server for a request whose status permits a retry. If no other has room, the client gets this
 /// response.
 #[cold]
@@ -226,21 +248,6 @@ fn admit<'a>(
 /// Whether a request was an extended CONNECT (RFC 8441 §4): only that asks for an upgrade over HTTP/2.
 fn is_connect(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
     routed.connection.upgrade && ctx.client.socket.frames_itself()
-}
-
-/// Begins the attempts of a request, by the retry rules of its route, else of its upstream.
-fn attempts<'a>(
-    ctx: &ExchangeContext<'a>,
-    upstream: &'a WorkerUpstream,
-    routed: &RoutedRequest,
-) -> Attempts<'a> {
-    let own = routed.policies(ctx).and_then(|policies| policies.settings.retry.as_deref());
-    let rules = own.unwrap_or(&upstream.plan.config.retry);
-    let mut attempts = Attempts::new(ctx.worker, upstream, rules, routed.method);
-    if routed.purpose == Purpose::Mirror {
-        attempts.make_last();
-    }
-    attempts
 }
 
 /// Frames the part of the body that has arrived, so that it is sent with the head. Returns the progress of the body
@@ -342,19 +349,20 @@ impl<'a> Attempt<'a> {
         state: &mut ExchangeState<'_>,
     ) -> Setback {
         state.record.attempt_failed(failure);
-        state.record.explain(memory, failure);
         let setback = Setback::Failed(failure, progress);
         // A stale pooled connection says nothing about the server's health.
         let is_its_fault = match failure {
             Failure::RequestTimeout => progress.waits_for_server && self.took_most_time(),
             failure => setback.blames_server() && failure.facts().party == Party::Upstream,
         };
-        state.record.server_changed(self.upstream.failed(
-            picked,
-            failure,
-            is_its_fault,
-            self.ctx.worker.coarse_time(),
-        ));
+        let now = self.ctx.worker.coarse_time();
+        let event = if is_its_fault {
+            self.upstream.failed(picked, failure, state.record.explain_to_all(memory, failure), now)
+        } else {
+            state.record.explain(memory, failure);
+            self.upstream.abandoned(picked, failure, now)
+        };
+        state.record.server_changed(event);
         setback
     }
 
@@ -398,6 +406,7 @@ impl<'a> Attempt<'a> {
         response.buffer.clear();
         response.added.clear();
         self.render(request)?;
+        records::begin(self.ctx, self.routed, &connection, request);
         let is_done = request.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         let pace = Pace::new(Direction::Up, &self.ctx.worker.shaper);
@@ -445,6 +454,8 @@ impl<'a> Attempt<'a> {
         // RFC 9110 §10.1.1: Expect from an HTTP/1.0 client is ignored.
         request.body.taken() == (0, false)
             && request.buffer.is_empty()
+            // No application sends 100: the client was asked for its body already.
+            && self.upstream.plan.config.protocol != Protocol::Fastcgi
             && self.routed.version != HttpVersion::Http10
             && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
@@ -453,8 +464,8 @@ impl<'a> Attempt<'a> {
     fn pooled(&self) -> Option<Reply> {
         let server = &self.upstream.servers[self.index];
         let pooled = match self.upstream.plan.config.protocol {
-            Protocol::Http1 if !self.may_reuse => None,
-            Protocol::Http1 => {
+            Protocol::Http1 | Protocol::Fastcgi if !self.may_reuse => None,
+            Protocol::Http1 | Protocol::Fastcgi => {
                 let may_be_repeated = self.routed.method.is_idempotent();
                 server.pooled(&**self.ctx.worker, self.ctx.client, may_be_repeated)
             }
@@ -472,11 +483,11 @@ impl<'a> Attempt<'a> {
         let ExchangeContext { worker, client, .. } = *self.ctx;
         let server = &self.upstream.servers[self.index];
         let connection = match self.upstream.plan.config.protocol {
-            Protocol::Http1 if self.may_reuse => {
+            Protocol::Http1 | Protocol::Fastcgi if self.may_reuse => {
                 server.connect_or_reuse(worker, client, self.routed.method.is_idempotent()).await
             }
             // Boxed: making a connection takes much memory, which waiting for one does not.
-            Protocol::Http1 => cold(|| server.connect(&**worker, client)).await,
+            Protocol::Http1 | Protocol::Fastcgi => cold(|| server.connect(&**worker, client)).await,
             Protocol::Http2 | Protocol::Http3 => {
                 let connect = cold(|| server.connect_for_streams(worker, &client.deadline));
                 to_peer::in_time(self, connect).await
@@ -531,6 +542,7 @@ impl<'a> Attempt<'a> {
             }
             _ => None,
         };
+        let framing = self.framing(request);
         let rewrite = |edits| RequestRewrite {
             trace,
             path_and_query: None,
@@ -538,7 +550,7 @@ impl<'a> Attempt<'a> {
             added: client.tls.as_deref().map_or(b"", ClientTls::lines),
             target: &self.routed.target,
             connection: self.routed.connection,
-            framing: request.replay.as_ref().map_or(self.routed.framing, |replay| replay.framing()),
+            framing,
             expects: request.replay.is_none(),
             wants_upgrade: self.routed.wants_upgrade,
             client: http1::ForwardedSender {
@@ -567,7 +579,7 @@ impl<'a> Attempt<'a> {
                 edits::write_request(self.ctx, policies, self.routed, server, request, rewrite, &mut out)
             }
         };
-        out.extend_from_slice(&request.first_piece);
+        let outcome = outcome.and_then(|()| self.complete(request, &mut out));
         request.out = out;
         outcome
     }
@@ -788,35 +800,6 @@ impl<'a> Attempt<'a> {
                 Err(Elapsed) => return Ok(()),
             }
         }
-        Ok(())
-    }
-
-    /// Reads the framing and persistence of a response from its head.
-    fn read_framing(
-        &self,
-        connection: &mut ServerConnection,
-        request: &CurrentRequest,
-        response: &CurrentResponse,
-    ) -> Result<(), Failure> {
-        let bytes = response.buffer.filled();
-        let head = &response.head;
-        let options = ConnectionOptions::of_response(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
-        connection.framing = if head.start.status == 101 {
-            let made_key = self.ctx.client.socket.frames_itself();
-            if !switch::is_asked_for(request, response, options, made_key) {
-                return Err(Failure::UpstreamSwitch);
-            }
-            BodyFraming::None
-        } else {
-            http1::response_framing(head, bytes, self.routed.method == Method::Head)
-                .map_err(|_| Failure::UpstreamFraming)?
-        };
-        // A stream carries one exchange only.
-        connection.persists = options.persists(head.start.version)
-            && connection.framing != BodyFraming::UntilClose
-            && !connection.socket.frames_itself();
-        connection.options = options;
-        (connection.upstream, connection.server) = (self.routed.upstream, self.index);
         Ok(())
     }
 }

@@ -15,24 +15,23 @@ pub(crate) mod verify;
 pub(crate) mod token;
 /// Verifies signatures of bots.
 pub(crate) mod bots;
+/// The action of a route.
+mod action;
 
 use std::io::Write as _;
-use std::net::IpAddr;
 
-use balance::SessionParts;
-use config::Action;
-use route::{AccessDecision, RateVerdict, Split};
+use config::DenyRule;
+use route::{AccessDecision, RateVerdict};
 
-use crate::answer;
 use crate::context::exchange_slot::CurrentRequest;
-use crate::context::plan::{Limit, RoutePolicies, SplitAsking, SplitKey};
+use crate::context::later;
+use crate::context::plan::{Limit, RoutePolicies};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
-use crate::context::seen::{self, RequestFields};
+use crate::context::seen::{self, RequestFields, SeenConditions};
 use crate::exchange::ExchangeState;
 use crate::failure::Failure;
-use crate::outgoing::asking::kept_target;
-use crate::outgoing::edits::{self, PolicySubject};
 use crate::shared::tracing;
+pub(crate) use action::{LocalResponse, act};
 
 /// Longest request ID that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -46,7 +45,7 @@ pub(crate) fn admit(
     state: &mut ExchangeState<'_>,
 ) -> Result<(), Failure> {
     // The network comes first, so that clients without access use up no rate.
-    admit_network(policies, routed.client)?;
+    admit_network(ctx, policies, routed, request, state)?;
     if let Some(maintenance) = &policies.settings.options.maintenance
         && maintenance.refuses(routed.client)
     {
@@ -70,12 +69,13 @@ pub(crate) fn count(
     let mut lines = std::mem::take(&mut request.texts.rate_limit);
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
+    let conditions = &SeenConditions { ctx: *ctx, routed, head: &request.head, bytes };
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
+    let seen = route::RequestParts { conditions, ..seen };
     let user = if has_user { policies.user(routed.user, request.texts.user()) } else { "" };
     let now_ns = ctx.worker.time_ns();
     let counts = |limit: &&Limit| {
-        let when = limit.settings.when.as_deref();
-        limit.of_users == has_user && seen::holds(ctx, routed, &request.head, bytes, when)
+        limit.of_users == has_user && later::holds(ctx, routed, request, limit.settings.when.as_deref())
     };
     let mut limits = policies.limits.iter().filter(counts);
     // Stops at the first limit that refuses, so that the request does not count against later ones.
@@ -101,115 +101,28 @@ pub(crate) fn count(
     counted
 }
 
-/// Checks whether the client's network may use the route. Called before rates, and for preflights.
-pub(crate) fn admit_network(policies: &RoutePolicies, client: IpAddr) -> Result<(), Failure> {
-    match &policies.access {
-        Some(access) if access.access(client) == AccessDecision::Denied => Err(Failure::Forbidden),
-        _ => Ok(()),
-    }
-}
-
-/// Runs the route's action: chooses the upstream, rewrites the path, or begins a response in `out` up to its fields.
-/// Called once the client is admitted; returns the rest of such a response.
-pub(crate) fn act<'a>(
-    ctx: &ExchangeContext<'a>,
-    policies: &'a RoutePolicies,
-    routed: &mut RoutedRequest,
-    request: &mut CurrentRequest,
-    out: &mut Vec<u8>,
-) -> Result<Option<LocalResponse<'a>>, Failure> {
-    let mut texts = std::mem::take(&mut request.texts);
-    let mut path = std::mem::take(&mut texts.path);
-    path.clear();
-    texts.host.clear();
-    let mut split_cookie = std::mem::take(&mut texts.split_cookie);
-    split_cookie.clear();
-    let bytes = request.head_bytes();
-    let fields = RequestFields::new(&request.head, bytes);
-    let exchange = edits::facts(ctx, policies, &PolicySubject::from_routed(routed), request, &fields, &texts);
-    let mut located = Ok(());
-    let answer = match &policies.action {
-        Action::Upstream(upstream) => {
-            routed.upstream = *upstream;
-            None
-        }
-        Action::Split(split) => {
-            routed.upstream = match &policies.split_key {
-                None => split.draw(fastrand::u64(..)),
-                Some(key) => side(ctx, split, key, routed, request, &fields, &mut split_cookie),
-            };
-            None
-        }
-        Action::Redirect(redirect) => {
-            let status = redirect.status.code();
-            answer::begin(out, status);
-            out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
-            located = redirect.location(&exchange, out);
-            out.extend_from_slice(b"\r\n");
-            Some(LocalResponse::Own { status, body: b"" })
-        }
-        Action::Respond(respond) => {
-            let response = &respond.response;
-            answer::begin(out, response.status());
-            answer::push_content(out, response.status(), response.content_type(), response.body());
-            Some(LocalResponse::Own { status: response.status(), body: response.body() })
-        }
-        Action::Files(_) => Some(LocalResponse::File),
-    };
-    let rewritten = match &policies.settings.rewrite.path {
-        // Redirects and configured responses have no path for a server.
-        Some(rewrite) if !matches!(answer, Some(LocalResponse::Own { .. })) => {
-            let kept_target = kept_target(routed, &texts);
-            rewrite.apply(&edits::with_kept_query(exchange, kept_target), &mut path)
-        }
-        _ => Ok(false),
-    };
-    // The token must not reach the server in the URL, which servers log.
-    if let Some(name) = policies.tokens().and_then(|tokens| tokens.removed_parameter()) {
-        let kept =
-            kept_target(routed, &texts).unwrap_or_else(|| routed.target.path_and_query.for_bytes(bytes));
-        if path.is_empty() {
-            route::without_parameter(kept, name, &mut path);
-        } else {
-            route::without_parameter(&std::mem::take(&mut path), name, &mut path);
-        }
-    }
-    texts.path = path;
-    texts.split_cookie = split_cookie;
-    request.texts = texts;
-    // Errors are returned last, when the texts are back in the request.
-    rewritten.map_err(|_| Failure::AmbiguousPath)?;
-    located.map_err(|_| Failure::BadHost)?;
-    Ok(answer)
-}
-
-/// Returns the upstream of a client that stays on one side of a split.
-#[cold]
-fn side(
+/// Checks whether the client's network may use the route, and whether a condition denies the request. Called before
+/// rates, and for preflights.
+pub(crate) fn admit_network(
     ctx: &ExchangeContext<'_>,
-    split: &Split,
-    key: &SplitKey,
+    policies: &RoutePolicies,
     routed: &RoutedRequest,
     request: &CurrentRequest,
-    fields: &RequestFields<'_>,
-    set_cookie: &mut Vec<u8>,
-) -> usize {
-    let (bytes, target) = (request.head_bytes(), &routed.target);
-    let path = target.path.for_bytes(bytes);
-    let query = target.path_and_query.for_bytes(bytes).get(path.len() + 1..);
-    let parts = SessionParts { client: routed.client, path, query, fields };
-    let asking = SplitAsking {
-        unix_seconds: ctx.worker.unix_seconds(),
-        is_https: seen::is_secure(ctx, &request.head, bytes),
-    };
-    key.choose(split, &parts, asking, set_cookie)
-}
-
-pub(crate) enum LocalResponse<'a> {
-    /// A response whose head is begun in `out`.
-    Own { status: u16, body: &'a [u8] },
-    /// The file that the rewritten path names.
-    File,
+    state: &mut ExchangeState<'_>,
+) -> Result<(), Failure> {
+    let Some(access) = &policies.access else { return Ok(()) };
+    if access.networks.access(routed.client) == AccessDecision::Denied {
+        return Err(Failure::Forbidden);
+    }
+    let (head, bytes) = (&request.head, request.head_bytes());
+    let denies = |rule: &&DenyRule| seen::holds(ctx, routed, head, bytes, Some(&rule.when));
+    match access.rules.iter().find(denies) {
+        Some(rule) => {
+            state.denied_status = rule.status;
+            Err(Failure::Denied)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Accepts the request ID that the caller sent, if the listener trusts it, or makes one.

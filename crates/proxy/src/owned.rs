@@ -10,3 +10,5 @@ pub(crate) mod handshake_notices;
 pub mod pressure;
 /// The processes of an upgrade that share QUIC sockets.
 pub mod quic_processes;
+/// Memory for the records of FastCGI requests.
+pub(crate) mod record_scratch;

@@ -9,6 +9,7 @@ use crate::answer;
 use crate::answer::challenge;
 use crate::forward;
 use crate::forward::respond;
+use crate::forward::script;
 use crate::forward::tags;
 use crate::forward::web;
 use crate::gate::authenticate::{self, AuthCourse};
@@ -17,8 +18,10 @@ use crate::subrequest::mirror;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use ::cache::is_unsafe;
+use fastcgi::ScriptForm;
 use http1::{
     BodyFraming, ConnectionOptions, Method, RequestHead, RequestTarget, TargetForm, host_without_port,
 };
@@ -26,6 +29,7 @@ use http1::{
 use crate::cache::{self, Looked};
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, SlotMemory};
+use crate::context::later;
 use crate::context::plan::{PlanRoute, RoutePolicies};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields, SeenConditions};
@@ -74,6 +78,7 @@ async fn framed(
     memory: &mut SlotMemory,
     steps: impl AsyncFnOnce(&mut SlotMemory, &mut ExchangeState<'_>) -> AfterExchange,
 ) -> AfterExchange {
+    ctx.values.clear();
     let is_traced = begin_trace(ctx, memory);
     let waits = record::waits(ctx, is_traced);
     let mut state = ExchangeState::new(ctx, &waits, is_traced);
@@ -152,8 +157,26 @@ fn begun(ctx: &ExchangeContext<'_>, limit: Ticks) -> Deadline {
     deadline
 }
 
-/// Takes the steps of a request, if it is admitted. Challenges and faults may answer other requests, too.
+/// Takes the steps of a request, and sends the file that its server may have named.
 async fn proceed(
+    ctx: &ExchangeContext<'_>,
+    routed: &mut RoutedRequest,
+    memory: &mut SlotMemory,
+    state: &mut ExchangeState<'_>,
+    admission: Result<(), Failure>,
+) -> Result<AfterExchange, Failure> {
+    let outcome = take_steps(ctx, routed, memory, state, admission).await;
+    match (&outcome, state.ordered.take()) {
+        (Err(Failure::NoFile), Some(order)) => {
+            let exchange = &mut Exchange { ctx, routed, memory, state };
+            cold(|| files::serve_ordered(exchange, order)).await
+        }
+        _ => outcome,
+    }
+}
+
+/// Takes the steps of a request, if it is admitted. Challenges and faults may answer other requests, too.
+async fn take_steps(
     ctx: &ExchangeContext<'_>,
     routed: &mut RoutedRequest,
     memory: &mut SlotMemory,
@@ -188,7 +211,7 @@ async fn proceed(
         // Browsers send no password with a preflight, so it is answered before authentication. Networks apply all
         // the same.
         if policies.settings.cors.is_some() && is_preflight(routed, &exchange.memory.request) {
-            gate::admit_network(policies, exchange.routed.client)?;
+            gate::admit_network(ctx, policies, routed, &exchange.memory.request, exchange.state)?;
             return cold(|| answer::preflight(exchange)).await;
         }
         if let Some(course) = admit_client(ctx, policies, routed, memory, state)?
@@ -198,16 +221,20 @@ async fn proceed(
         }
         if let Some(answer) = act(ctx, policies, routed, memory, state)? {
             let exchange = &mut Exchange { ctx, routed, memory, state };
-            return without_server(exchange, answer).await;
+            if let Some(next) = without_server(exchange, answer).await? {
+                return Ok(next);
+            }
+            routed.upstream.set(ctx.snapshot.plan.routes[routed.route].upstream);
+            copy(ctx, policies, routed, &mut memory.request);
         }
     }
     let exchange = &mut Exchange { ctx, routed, memory, state };
     // Hits come before everything that slows a request down.
     if routed.is_cached {
-        return match cache::look(ctx, routed, &exchange.memory.request)? {
-            Looked::Hit(hit) => cache::serve(exchange, &hit).await,
-            Looked::Miss(miss) => cold(|| cache::ask(exchange, miss)).await,
-        };
+        return through_cache(exchange).await;
+    }
+    if let Some(next) = find_script(exchange).await? {
+        return Ok(next);
     }
     let settings = &ctx.snapshot.plan.routes[routed.route];
     let conditions = if settings.prepares_requests { prepare(exchange, settings).await } else { None };
@@ -223,6 +250,33 @@ async fn proceed(
         cold(|| delay::hold_back(ctx, delay, exchange.memory)).await;
     }
     respond::respond(exchange, reply).await
+}
+
+/// Answers a request of a route with a cache.
+#[inline]
+async fn through_cache(exchange: &mut Exchange<'_, '_>) -> Result<AfterExchange, Failure> {
+    match cache::look(exchange.ctx, exchange.routed, &exchange.memory.request)? {
+        Looked::Hit(hit) => cache::serve(exchange, &hit).await,
+        Looked::Miss(miss) => match find_script(exchange).await? {
+            Some(next) => Ok(next),
+            None => cold(|| cache::ask(exchange, miss)).await,
+        },
+    }
+}
+
+/// Finds the script of a request to an application behind FastCGI. Redirects the client if the path names the directory
+/// of a script without the slash, which relative links need.
+#[inline]
+async fn find_script(exchange: &mut Exchange<'_, '_>) -> Result<Option<AfterExchange>, Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
+    if !script::is_wanted(ctx, routed) {
+        return Ok(None);
+    }
+    let form = script::find(ctx, routed, &mut exchange.memory.request).await?;
+    if form == ScriptForm::DirectoryWithoutSlash && files::lacks_slash(routed, &exchange.memory.request) {
+        return cold(|| files::redirect(exchange)).await.map(Some);
+    }
+    Ok(None)
 }
 
 /// Whether an ACME challenge or a fault may answer the request, even if no route matches. Called after admission.
@@ -248,18 +302,27 @@ async fn answer_early(exchange: &mut Exchange<'_, '_>) -> Result<Option<AfterExc
     Ok(None)
 }
 
-/// Answers a request with a configured response or a file. Called when the route's action needs no server.
+/// Answers a request with a configured response or a file. Called when the route's action needs no server. Returns
+/// `None` if there is no file and the route then asks a server.
 async fn without_server(
     exchange: &mut Exchange<'_, '_>,
     answer: LocalResponse<'_>,
-) -> Result<AfterExchange, Failure> {
+) -> Result<Option<AfterExchange>, Failure> {
     let files = exchange.routed.policies(exchange.ctx).and_then(|policies| policies.files.as_ref());
     match (answer, files) {
-        (LocalResponse::Own { status, body }, _) => answer::own(exchange, status, body).await,
+        (LocalResponse::Own { status, body }, _) => answer::own(exchange, status, body).await.map(Some),
+        (LocalResponse::Filled { status }, _) => {
+            // Taken out, because the exchange is borrowed while its bytes are sent.
+            let body = std::mem::take(&mut exchange.memory.request.texts.body);
+            let outcome = answer::own(exchange, status, &body).await;
+            exchange.memory.request.texts.body = body;
+            outcome.map(Some)
+        }
         (LocalResponse::File, None) => Err(Failure::NoFile),
         (LocalResponse::File, Some(files)) => match files::serve_at_once(exchange, files) {
-            AtOnce::Done(outcome) => outcome,
-            AtOnce::Rest(rest) => cold(|| files::serve_rest(exchange, rest)).await,
+            AtOnce::Done(outcome) => outcome.map(Some),
+            AtOnce::Rest(rest) => cold(|| files::serve_rest(exchange, rest)).await.map(Some),
+            AtOnce::Absent => Ok(None),
             AtOnce::Unanswered => cold(|| files::serve(exchange, files)).await,
         },
     }
@@ -303,7 +366,7 @@ fn admit(
     state.takes_route(route);
     let settings = &ctx.snapshot.plan.routes[route];
     routed.route = route;
-    routed.upstream = settings.upstream;
+    routed.upstream.set(settings.upstream);
     routed.has_policies = settings.policies.is_some();
     routed.is_cached =
         settings.is_cached && seen::holds(ctx, routed, head, bytes, settings.cache_when.as_deref());
@@ -368,11 +431,17 @@ async fn prepare(exchange: &mut Exchange<'_, '_>, settings: &PlanRoute) -> Optio
     tags::conditions(ctx, routed, &exchange.memory.request)
 }
 
-/// Gives the request its ID, if the route uses it. Called first, because any response may contain the ID.
+/// Gives the request its ID, and notes its time, if the route uses them. Called first, because any response may contain
+/// the ID.
 #[inline]
 fn name_request(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut CurrentRequest) {
-    if routed.policies(ctx).is_some_and(|policies| policies.names_request) {
-        gate::name_request(ctx, request);
+    if let Some(policies) = routed.policies(ctx) {
+        if policies.names_request {
+            gate::name_request(ctx, request);
+        }
+        if policies.asks_time {
+            request.texts.began = Some(Instant::now());
+        }
     }
 }
 
@@ -429,16 +498,33 @@ fn act<'a>(
     if policies.limits_users {
         gate::count(ctx, policies, routed, request, state, true)?;
     }
+    // A condition on the user of the cache: `admit` knows none.
+    if routed.is_cached {
+        routed.is_cached = later::holds(ctx, routed, request, policies.cache_when.as_deref());
+    }
     // Translated first, so that splits, copies, retries and edits see a gRPC call.
     if policies.settings.options.grpc_web {
         web::translate(ctx, routed, request)?;
     }
-    let answer = gate::act(ctx, policies, routed, request, &mut response.out)?;
+    let answer = gate::act(ctx, policies, routed, request, response)?;
     // After the action, so that the copy has the rewritten path.
-    if let (None, Some(mirror)) = (&answer, &policies.mirror) {
-        mirror::mirror(ctx, mirror, routed, request);
+    if answer.is_none() {
+        copy(ctx, policies, routed, request);
     }
     Ok(answer)
+}
+
+/// Copies a request that a server is asked for to the mirror, if the route has one.
+#[inline]
+fn copy(
+    ctx: &ExchangeContext<'_>,
+    policies: &RoutePolicies,
+    routed: &RoutedRequest,
+    request: &mut CurrentRequest,
+) {
+    if let Some(mirror) = &policies.mirror {
+        mirror::mirror(ctx, mirror, routed, request);
+    }
 }
 
 /// Whether OPTIONS may not be forwarded (RFC 9110 §7.6.2, Max-Forwards: 0), so that the proxy answers it.

@@ -6,18 +6,24 @@ pub(crate) mod explain;
 /// Traces: which are recorded, and their spans.
 pub mod tracing;
 
+/// The condition of the log.
+mod logged;
 /// The spans of a finished request.
 mod spans;
+/// Fields and values of a request, for the log.
+mod logged_fields;
+/// Requests that another upstream was asked for.
+mod fell_back;
 
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::ServerEvent;
 use http1::{Glimpse, HttpVersion, Name};
-use telemetry::{
-    B3Form, CounterPlaces, Exemplar, Headers, LogEntry, More, Needs, Retried, SeriesIndex, WHOLE, WorkerLog,
-};
+use route::ActiveEdits;
+use telemetry::{B3Form, CounterPlaces, Exemplar, LogEntry, More, Needs, SeriesIndex, WHOLE, WorkerLog};
 
 use crate::context::client::framed_version;
 use crate::context::client_tls::ClientTls;
@@ -27,9 +33,10 @@ use crate::context::routed::{Cached, ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields};
 use crate::context::under_way::{RequestStart, SlotNote};
 use crate::failure::Failure;
-use crate::record::explain::FailedRequest;
+use crate::record::logged_fields::{LoggedFields, LoggedValues};
 use crate::record::tracing::EndedAttempt;
 use crate::shared::waits::ExchangeWaits;
+use fell_back::FellBack;
 pub(crate) use spans::AUTH_SPAN;
 
 /// How many failed attempts of a request are logged, from the first.
@@ -66,6 +73,8 @@ pub(crate) struct ExchangeRecord<'a> {
     /// The head of the response; only set if the log needs it.
     head: Vec<u8>,
     needs: Needs,
+    /// Whether the head of the response is kept, or its time: for the log, or for a condition of it.
+    keeps_head: bool,
     /// Whether spans may be wanted.
     is_traced: bool,
     /// Whether the times of attempts are needed.
@@ -100,6 +109,8 @@ pub(crate) struct ExchangeRecord<'a> {
     /// The note for operators who watch live requests.
     note: Option<Rc<SlotNote>>,
     pub(crate) retries: u8,
+    /// Set if another upstream was asked after an error.
+    pub(crate) fell_back: Option<Box<FellBack>>,
     /// Attempts that were followed by another one: index of the server, and its failure.
     retried: [(u16, Failure); RETRIES_NOTED],
     /// `retried` with times, for the spans of a trace. Has no limit but that of attempts.
@@ -166,6 +177,7 @@ impl<'a> ExchangeRecord<'a> {
             head_left: None,
             head: Vec::new(),
             needs,
+            keeps_head: needs.has_any(Needs::FIRST_BYTE.and(Needs::RESPONSE_HEAD)),
             is_traced,
             is_attempt_timed: are_attempts_told || needs.has(Needs::UPSTREAM_TIMES),
             is_reused: false,
@@ -185,6 +197,7 @@ impl<'a> ExchangeRecord<'a> {
             is_heard: false,
             note: None,
             retries: 0,
+            fell_back: None,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
             ended_attempts: Vec::new(),
             asked: None,
@@ -329,7 +342,7 @@ impl<'a> ExchangeRecord<'a> {
             match event {
                 ServerEvent::CircuitOpened(_) => cell.circuit_openings.increment(),
                 // The control thread counts these: see `probe::Watch`.
-                ServerEvent::Ejected(_) | ServerEvent::CircuitClosed => {}
+                ServerEvent::Ejected(_) | ServerEvent::Recalled | ServerEvent::CircuitClosed => {}
             }
         }
     }
@@ -344,7 +357,8 @@ impl<'a> ExchangeRecord<'a> {
             let ended = Instant::now();
             self.settle_by(ended);
             if let Some(began) = self.attempt_began {
-                self.ended_attempts.push(EndedAttempt { server, failure, began, ended });
+                let upstream = self.upstream.unwrap_or_default();
+                self.ended_attempts.push(EndedAttempt { upstream, server, failure, began, ended });
             }
         }
         self.retries += 1;
@@ -392,46 +406,8 @@ impl<'a> ExchangeRecord<'a> {
     #[inline]
     pub(crate) fn head_leaves(&mut self, head: &[u8]) {
         self.head_bytes_sent = head.len() as u64;
-        if self.needs.has_any(Needs::FIRST_BYTE.and(Needs::RESPONSE_HEAD)) {
+        if self.keeps_head {
             self.keep_head(head);
-        }
-    }
-
-    #[cold]
-    fn keep_head(&mut self, head: &[u8]) {
-        if self.needs.has(Needs::FIRST_BYTE) {
-            self.head_left = Some(Instant::now());
-        }
-        if self.needs.has(Needs::RESPONSE_HEAD) {
-            // Only requests with such a log borrow a buffer.
-            if self.head.capacity() == 0 {
-                self.head = self.ctx.worker.log.take_head();
-            }
-            self.head.clear();
-            self.head.extend_from_slice(head);
-        }
-    }
-
-    /// Adds details of a failure after those of earlier attempts. Only the log and traces show them.
-    #[cold]
-    pub(crate) fn explain(&mut self, memory: &mut SlotMemory, failure: Failure) {
-        if !self.needs.has(Needs::DETAIL) && !self.is_traced {
-            return;
-        }
-        let known = FailedRequest {
-            route: self.route,
-            upstream: self.upstream,
-            server: self.server,
-            is_asked: self.upstream_bytes_sent > 0,
-            is_tunnel: self.status == 101,
-        };
-        if let Some(told) = explain::failure(self.ctx, memory, &known, failure) {
-            self.detail = Some(match self.detail.take() {
-                // The last attempt's failure is also the request's.
-                Some(before) if before.ends_with(&told) => before,
-                Some(before) => format!("{before}; {told}").into(),
-                None => told.into(),
-            });
         }
     }
 
@@ -452,6 +428,7 @@ impl<'a> ExchangeRecord<'a> {
                 self.body_bytes_sent = self.body_bytes_sent.min(sent);
             }
             counters.failure(failure as usize);
+            self.keep_error(failure);
             if self.detours.shed.is_some() {
                 counters.requests_shed.increment();
             }
@@ -532,7 +509,8 @@ impl<'a> ExchangeRecord<'a> {
             }
             if let Some((upstream, server)) = self.server.filter(|_| self.is_answered) {
                 let server = worker.series.server(places.server(upstream, server));
-                server.requests.count(memory.response.head.start.status);
+                let kept = self.fell_back.as_ref().and_then(|fell_back| fell_back.status);
+                server.requests.count(kept.unwrap_or(memory.response.head.start.status));
                 if let Some(duration) = self.since_attempt(self.first_byte) {
                     server.first_byte.observe(duration);
                 }
@@ -548,7 +526,14 @@ impl<'a> ExchangeRecord<'a> {
         let has_failed = self.failure.is_some() || self.status >= 500;
         let weight = match self.route {
             None => Some(WHOLE),
-            Some(route) => routes[route].logged.weight(has_failed, || fastrand::u32(..)),
+            Some(route) => {
+                let is_excluded =
+                    |when: &Arc<expression::Expression>| !self.is_logged(&memory.request, route, when);
+                if routes[route].log_when.as_ref().is_some_and(is_excluded) {
+                    return;
+                }
+                routes[route].logged.weight(has_failed, || fastrand::u32(..))
+            }
         };
         if let Some(weight) = weight
             && let Some(log) = worker.log.borrow_mut().as_mut()
@@ -607,22 +592,21 @@ impl<'a> ExchangeRecord<'a> {
         let retried = match self.retries {
             0 => &[][..],
             retries => {
-                told = self.retried.map(|(index, failure)| Retried {
-                    server: server(usize::from(index)).unwrap_or_default(),
-                    cause: failure.facts().word,
-                });
+                told = self.retries_told();
                 &told[..usize::from(retries).min(RETRIES_NOTED)]
             }
         };
         let sent = LoggedFields {
             request: RequestFields::new(&request.head, request.head_bytes()),
             response: &self.head,
+            values: LoggedValues { ctx: self.ctx, request, route: self.route, client: self.named },
         };
         let more;
         // Values that no output shows are not looked up.
         let more = if self.needs.has(Needs::MORE) {
             more = More {
                 retried,
+                fallback_from: self.fell_back.as_ref().map_or("", |first| &first.told),
                 session_moved: self
                     .detours
                     .session_moved
@@ -750,7 +734,8 @@ impl<'a> ExchangeRecord<'a> {
         if !request.texts.id.is_empty() {
             return &request.texts.id;
         }
-        let is_removed = policies.is_some_and(|policies| policies.settings.request_headers.remove(name));
+        let is_removed = policies
+            .is_some_and(|policies| policies.settings.request_headers.remove(name, ActiveEdits::FIRST));
         if request.head.len == 0 || is_removed {
             return b"";
         }
@@ -769,30 +754,6 @@ impl Drop for ExchangeRecord<'_> {
         }
         if self.head.capacity() > 0 {
             self.ctx.worker.log.give_head(std::mem::take(&mut self.head));
-        }
-    }
-}
-
-/// The header fields of a request and its response, for the log.
-#[derive(Debug)]
-struct LoggedFields<'a> {
-    request: RequestFields<'a>,
-    /// The head of the response as sent; empty if it is not logged.
-    response: &'a [u8],
-}
-
-impl Headers for LoggedFields<'_> {
-    fn request(&self, name: &[u8], see: &mut dyn FnMut(&[u8])) {
-        route::FieldLookup::values(&self.request, name).for_each(see);
-    }
-
-    fn response(&self, name: &[u8], see: &mut dyn FnMut(&[u8])) {
-        for line in self.response.split(|&byte| byte == b'\n').skip(1) {
-            if let Some(colon) = line.iter().position(|&byte| byte == b':')
-                && line[..colon].eq_ignore_ascii_case(name)
-            {
-                see(line[colon + 1..].trim_ascii());
-            }
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) mod minimum_rate;
 pub(crate) mod verifier;
 /// Limits the memory and disk space of kept bodies.
 pub(crate) mod kept_bytes;
+/// Maps with operators' changes.
+pub mod live_maps;
 /// Sampling of traces, and the channel of spans to the collector.
 pub mod tracing;
 /// The files of a route.

@@ -4,9 +4,11 @@
 /// Mirrors requests to another upstream.
 pub(crate) mod mirror;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use expression::ValueMemory;
 use http1::{BodyFraming, ConnectionOptions, HttpVersion, Parsed, RequestHead, RequestTarget};
 use telemetry::Trace;
 
@@ -90,7 +92,7 @@ impl Subrequest {
             version: HttpVersion::Http10,
             client: about.client,
             route: about.route,
-            upstream,
+            upstream: Cell::new(upstream),
             purpose: Purpose::Auth,
             ..RoutedRequest::new(ctx, &parsed)
         };
@@ -127,7 +129,7 @@ impl Subrequest {
 
     /// Changes the upstream and the purpose.
     pub(crate) fn retarget(&mut self, upstream: usize, purpose: Purpose) {
-        self.routed.upstream = upstream;
+        self.routed.upstream.set(upstream);
         self.routed.purpose = purpose;
     }
 
@@ -148,7 +150,8 @@ impl Subrequest {
     /// Runs `steps` with the request, and counts bytes sent to and received from servers.
     pub(crate) async fn run(self, steps: impl AsyncFnOnce(&mut Exchange<'_, '_>)) {
         // Under the snapshot of the client's request, which a reload must not change for its copy.
-        let ctx = ExchangeContext::new(&self.worker, &self.snapshot, &self.client);
+        let values = ValueMemory::new();
+        let ctx = ExchangeContext::new(&self.worker, &self.snapshot, &self.client, &values);
         let mut memory = SlotMemory::of_request(&self.worker, &self.head);
         memory.request.replay = self.body.map(|body| Box::new(Replay::new(body)));
         memory.request.texts = self.texts;

@@ -2,6 +2,8 @@
 
 /// Reports why connections to a server fail.
 mod trouble;
+/// Admission of requests, for load shedding.
+mod admission;
 /// Connections to a server that are shared by many requests.
 pub(crate) mod multiplex;
 /// An HTTP/2 or HTTP/3 connection to a server.
@@ -23,10 +25,11 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use balance::{
-    HealthState, InFlight, Passage, Picker, RequestOutcome, RetryBudget, ServerEvent, ServerHealth, Shed,
-    ShedSettings, Time, Work,
+    FleetMember, HealthState, InFlight, Passage, Picker, RequestOutcome, RetryBudget, ServerEvent,
+    ServerHealth, Shed, ShedSettings, Time,
 };
 use config::{Protocol, Scheme};
+use fastcgi::{CgiHeadLimits, RecordLimits, ResponseLimits};
 use http1::{BodyFraming, ConnectionOptions};
 use route::ProxyVersion;
 use tls::{ClientSide, HandshakeFault};
@@ -38,11 +41,13 @@ use crate::upstream::lender::{Lender, Reserver};
 use crate::upstream::multiplex::{Multiplex, StreamQueue};
 use crate::upstream::pool::{Making, Pool};
 use crate::upstream::wait_queue::{CallWorker, WaitQueue, WhatFor};
+pub(crate) use admission::Admission;
 use transport::cold::cold;
 use transport::connection::Connection;
 use transport::deadline::{Deadline, Deadlines, Ticks};
 use transport::dial::{self, Destination, destinations};
 use transport::endpoint::MessageEndpoint;
+use transport::fastcgi_connection::FastcgiConnection;
 use transport::latency_emulation::EmulatedLink;
 use transport::tcp::Tcp;
 
@@ -223,6 +228,25 @@ impl WorkerUpstream {
             .any(|(_, member)| member.health.state() == HealthState::Up)
     }
 
+    /// Whether a server of a later priority is up that was not tried.
+    pub(crate) fn has_backup(&self, server: usize, tried: &[usize]) -> bool {
+        let members = self.plan.fleet.members();
+        let is_backup = |(index, member): (usize, &FleetMember)| {
+            member.priority > members[server].priority
+                && member.health.state() == HealthState::Up
+                && !tried.contains(&index)
+        };
+        members.iter().enumerate().any(is_backup)
+    }
+
+    /// The other servers of a server's priority.
+    pub(crate) fn others_of_priority(&self, server: usize) -> impl Iterator<Item = usize> {
+        let members = self.plan.fleet.members();
+        let is_other =
+            move |index: &usize| *index != server && members[*index].priority == members[server].priority;
+        (0..members.len()).filter(is_other)
+    }
+
     /// Whether the latency of requests that begin now is needed.
     fn times(&self) -> bool {
         self.times_all || self.shed.as_ref().is_some_and(|shed| shed.borrow().times())
@@ -245,16 +269,26 @@ impl WorkerUpstream {
         self.ended(picked, outcome, now, Last::Answered(status))
     }
 
-    /// Records that a server has not responded. `is_its_fault` is false if the client left, for example.
+    /// Records that a server has not responded, and why. Reports the first failure after a success.
     pub(crate) fn failed(
         &self,
         picked: &PickedServer,
         failure: Failure,
-        is_its_fault: bool,
+        why: Option<String>,
         now: Time,
     ) -> Option<ServerEvent> {
-        let outcome = if is_its_fault { RequestOutcome::Failed } else { RequestOutcome::Abandoned };
-        self.ended(picked, outcome, now, Last::Failed(failure))
+        self.plan.server_failed(picked.server, failure, why.as_deref(), now);
+        self.ended(picked, RequestOutcome::Failed, now, Last::Failed(failure))
+    }
+
+    /// Records that a request has ended without its server's fault: the client left, for example.
+    pub(crate) fn abandoned(
+        &self,
+        picked: &PickedServer,
+        failure: Failure,
+        now: Time,
+    ) -> Option<ServerEvent> {
+        self.ended(picked, RequestOutcome::Abandoned, now, Last::Failed(failure))
     }
 
     #[inline]
@@ -306,31 +340,12 @@ impl WorkerUpstream {
     }
 }
 
-/// An admitted request, until its outcome is known.
-pub(crate) struct Admission<'a>(Option<&'a RefCell<Shed>>);
-
-impl Admission<'_> {
-    pub(crate) fn end(mut self, work: Work, now: Time) {
-        if let Some(shed) = self.0.take() {
-            shed.borrow_mut().end(work, now);
-        }
-    }
-}
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        if let Some(shed) = self.0.take() {
-            shed.borrow_mut().end(Work::Other, Time::START);
-        }
-    }
-}
-
 /// A request for which a server was picked.
 pub(crate) struct PickedServer {
     pub(crate) server: usize,
     /// When the attempt began; `None` if its latency is not measured.
     pub(crate) since: Option<Instant>,
-    /// Whether the server is not up, and was picked because no other is left.
+    /// Whether the server is not up, and was picked because no other is left, or for a trial.
     pub(crate) is_last_resort: bool,
     /// Set if the request probes a server whose circuit is half open.
     passage: Passage,
@@ -447,7 +462,7 @@ impl UpstreamServer {
             count_connect(worker, opened.is_ok());
             opened?
         };
-        let mut connection = ServerConnection::new(socket, permit, false);
+        let mut connection = ServerConnection::new(self.endpoint(worker, socket), permit, false);
         connection.is_private = !header.is_empty();
         Ok(connection)
     }
@@ -524,7 +539,24 @@ impl UpstreamServer {
         let deadline = worker.deadlines().deadline();
         let opened = self.open(&*worker, &deadline, b"").await;
         count_connect(&*worker, opened.is_ok());
-        opened.map(|(socket, permit)| ServerConnection::new(socket, permit, false))
+        opened.map(|(socket, permit)| ServerConnection::new(self.endpoint(&*worker, socket), permit, false))
+    }
+
+    /// Returns the endpoint of requests on a new connection that carries one at a time.
+    fn endpoint(&self, worker: &impl Lender, socket: Connection) -> MessageEndpoint {
+        if self.scheme() == Scheme::Fcgi { self.application(worker, socket).into() } else { socket.into() }
+    }
+
+    #[cold]
+    fn application(&self, worker: &impl Lender, socket: Connection) -> FastcgiConnection {
+        let limits = worker.plan().config.limits;
+        let limits = ResponseLimits {
+            records: RecordLimits::default(),
+            head: CgiHeadLimits { bytes: limits.header_bytes, fields: limits.header_count },
+            stderr_bytes: STDERR_MAX,
+        };
+        let label = format!("upstream {}, server {}", self.plan.upstream, self.plan.label);
+        FastcgiConnection::new(socket, label.into(), limits, worker.applications())
     }
 
     /// Returns a stream of a new connection, or of one that other requests made meanwhile.
@@ -665,8 +697,7 @@ impl UpstreamServer {
         client: &impl Reserver,
         deadlines: &Deadlines,
     ) {
-        // The TLS keys are used up, so the connection carries no further exchange.
-        if connection.socket.is_key_exhausted() {
+        if !connection.socket.may_go_on() {
             return;
         }
         if connection.is_private {
@@ -680,7 +711,7 @@ impl UpstreamServer {
 
     /// Gives a connection back to the pool; one that is reserved for a client is closed.
     pub(crate) fn keep(&self, mut connection: Box<ServerConnection>, deadlines: &Deadlines) {
-        if connection.is_private || connection.socket.is_key_exhausted() {
+        if connection.is_private || !connection.socket.may_go_on() {
             return;
         }
         connection.end();
@@ -765,6 +796,9 @@ enum WaitResult {
     Made(Result<Box<ServerConnection>, Failure>),
     Given(Box<ServerConnection>),
 }
+
+/// The most bytes of error output in the log, of one response of an application behind FastCGI.
+const STDERR_MAX: usize = 8 * 1024;
 
 /// How long a request waits for a connection that others are making, before it makes another.
 const LEANING_MAX: Ticks = Ticks(2);

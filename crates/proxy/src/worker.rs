@@ -45,6 +45,7 @@ use crate::owned::handshake_notices::HandshakeNotices;
 use crate::owned::logging::Logging;
 use crate::owned::pressure::Pressure;
 use crate::owned::quic_processes::QuicProcesses;
+use crate::owned::record_scratch::RecordScratch;
 use crate::shaping::Shaper;
 use crate::shared::tracing::Ids;
 use crate::shared::waits::Holding;
@@ -54,6 +55,7 @@ use crate::worker::wakeup_coalescing::{Coalescing, WorkerProgress};
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
+use transport::fastcgi_connection::FastcgiMemory;
 use transport::h2_connection;
 use transport::pipes::Pipes;
 use transport::quic_beginnings::Beginnings;
@@ -122,6 +124,8 @@ pub fn begin(parts: WorkerParts) -> io::Result<impl Future<Output = ()>> {
         expression_scratch: RefCell::default(),
         buffers: Buffers::default(),
         records: Records::new(),
+        applications: FastcgiMemory::new(),
+        record_scratch: RecordScratch::default(),
         pipes: Pipes::default(),
         coders: Coders::default(),
         open_files: OpenFiles::new(parts.others.len()),

@@ -9,6 +9,8 @@ mod http2;
 mod http3;
 /// HTTP/3 to servers.
 mod http3_servers;
+/// Applications behind FastCGI.
+mod fastcgi;
 /// TLS on either side.
 mod tls;
 /// Unix sockets, the PROXY protocol, and layer 4.

@@ -6,9 +6,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use config::{AccessLog, CacheStore, LogFormat, LogTarget, Settings};
+use expression::{ExchangeStage, Expression, ExpressionLimits, Schema};
+use route::{HeaderEdit, HeaderEdits, NamedValues, TemplateStage};
 use socket2::SockRef;
 use testkit::scene::valid;
 
@@ -45,6 +49,8 @@ struct Case {
     response: Vec<u8>,
     response_end: &'static [u8],
     is_cached: bool,
+    /// Whether the server speaks FastCGI.
+    is_application: bool,
 }
 
 fn cases() -> Vec<Case> {
@@ -65,6 +71,13 @@ fn cases() -> Vec<Case> {
         response: response.to_vec(),
         response_end,
         is_cached: false,
+        is_application: false,
+    };
+    let application = |name, request: &[u8]| {
+        let response = b"\x01\x06\0\x01\0\x1e\x02\0Content-Type: text/plain\r\n\r\nhi..\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
+        // The record that ends the body of a request.
+        let end = b"\x01\x05\0\x01\0\0\0\0";
+        Case { is_application: true, ..case(name, request, end, response, b"hi") }
     };
     let hit = |name, response: &[u8], response_end| {
         let response =
@@ -79,6 +92,8 @@ fn cases() -> Vec<Case> {
         case("a chunked request", chunked_post, b"0\r\n\r\n", tiny, b"."),
         hit("a tiny hit", tiny, b"."),
         hit("a large hit", &large, b"x."),
+        application("a script", get),
+        application("a script with a body", post),
     ]
 }
 
@@ -89,7 +104,7 @@ fn a_request_is_passed_on_without_allocating() {
         for case in cases() {
             let file = LogTarget::File(directory.path().join("access.log"));
             let log = AccessLog::new(file, LogFormat::Json);
-            let allocations = allocations_of(&case, with_log.then_some(log));
+            let allocations = allocations_of(&case, with_log.then_some(log), false);
             // The date and the timers allocate a little per second, and a busy machine takes seconds.
             assert!(
                 allocations < REQUESTS / 8,
@@ -98,13 +113,55 @@ fn a_request_is_passed_on_without_allocating() {
             );
         }
     }
+    values_allocate_nothing(directory.path());
+}
+
+/// Checks that values are computed in the memory of earlier requests. A part of the only test, because another one would
+/// be counted, too.
+fn values_allocate_nothing(directory: &Path) {
+    for case in cases().into_iter().filter(|case| case.name.starts_with("a tiny")) {
+        let file = LogTarget::File(directory.join("access.log"));
+        let format = LogFormat::with_values("$status ${agent}", &[], &|name| name == "agent");
+        let log = AccessLog::new(file, format.expect("the value is known"));
+        let allocations = allocations_of(&case, Some(log), true);
+        assert!(
+            allocations < REQUESTS / 8,
+            "{}, with values: {allocations} allocations for {REQUESTS} requests",
+            case.name
+        );
+    }
+}
+
+/// Gives a route values in header edits and in its cache key.
+fn add_values(route: &mut config::Route) {
+    let mut values = NamedValues::default();
+    for (name, text) in [
+        ("agent", r#"(request.headers["user-agent"] ?? "").lowerAscii() + request.method"#),
+        ("size", r#"(request.headers["user-agent"] ?? "").size() * 2"#),
+    ] {
+        let schema = Schema::new(ExchangeStage::Request);
+        let compiled = Expression::new(text, &schema, &ExpressionLimits::default());
+        values.add(name, &Arc::new(compiled.expect("is an expression")));
+    }
+    let edits = |stage| {
+        let edits = [HeaderEdit::Set("X-Agent", "${agent} ${size}"), HeaderEdit::Add("X-Size", "${size}")];
+        HeaderEdits::new(edits, stage, &values).expect("the values are known")
+    };
+    route.policies.request_headers = edits(TemplateStage::Forward);
+    route.policies.response_headers = edits(TemplateStage::Response);
+    if let Some(policy) = &mut route.cache {
+        policy.key.values = vec!["agent".into()];
+    }
+    route.values = Arc::new(values);
 }
 
 /// Counts the allocations of the whole process during the requests of one client, after a warm-up.
-fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
+fn allocations_of(case: &Case, log: Option<AccessLog>, with_values: bool) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     SockRef::from(&listener).set_read_timeout(Some(testkit::wait::PATIENCE)).expect("is a socket");
-    let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
+    let scheme = if case.is_application { "fcgi" } else { "http" };
+    let server =
+        format!("{scheme}://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = log.is_some().then(|| ([127, 0, 0, 1], 0).into());
@@ -112,6 +169,16 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     if case.is_cached {
         config.cache = Some(CacheStore::from_memory_bytes(64 << 20));
         config.routes[0].cache = Some(Box::default());
+    }
+    if with_values {
+        add_values(&mut config.routes[0]);
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    if case.is_application {
+        std::fs::write(directory.path().join("index.php"), "").expect("a file");
+        let upstream = &mut *config.upstreams[0];
+        upstream.protocol = config::Protocol::Fastcgi;
+        upstream.fastcgi = Some(config::Fastcgi::from_root(&directory.path().display().to_string()));
     }
     let proxy = control::start(valid(config)).expect("the proxy starts");
     let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");

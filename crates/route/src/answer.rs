@@ -5,6 +5,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::named_values::{NamedValues, TemplateScope};
 use crate::pattern::BytePattern;
 use crate::request::FieldLookup;
 use crate::rewrite::NotAHost;
@@ -69,8 +70,10 @@ impl Redirect {
         status: RedirectStatus,
         to: &str,
         pattern: Option<BytePattern>,
+        values: &NamedValues,
     ) -> Result<Self, TemplateError> {
-        let location = RouteTemplate::new(to, TemplateUse::Location, TemplateStage::Route, pattern.as_ref())?;
+        let scope = TemplateScope { pattern: pattern.as_ref(), values: Some(values) };
+        let location = RouteTemplate::new(to, TemplateUse::Location, TemplateStage::Route, scope)?;
         Ok(Self { status, location, pattern })
     }
 
@@ -309,7 +312,7 @@ mod tests {
             ("/b", None, "/a", Some("x\"<\u{e9}"), "/b?x%22%3C%C3%A9"),
         ] {
             let pattern = pattern.map(|pattern| BytePattern::new(pattern).unwrap());
-            let redirect = Redirect::new(RedirectStatus::Found, to, pattern).unwrap();
+            let redirect = Redirect::new(RedirectStatus::Found, to, pattern, NamedValues::NONE).unwrap();
             let request = RequestParts {
                 listener: 0,
                 host: b"shop.example",
@@ -324,7 +327,7 @@ mod tests {
             redirect.location(&VariableValues::from_request(request, "http"), &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), location, "{to} {path}");
         }
-        assert!(Redirect::new(RedirectStatus::Found, "/$1", None).is_err());
+        assert!(Redirect::new(RedirectStatus::Found, "/$1", None, NamedValues::NONE).is_err());
     }
 
     #[test]
@@ -339,7 +342,7 @@ mod tests {
             ("$path", "", "", Some("/evil.example/x?q")),
             ("/to?u=https://$host", "", "", Some("/to?u=https://")),
         ] {
-            let redirect = Redirect::new(RedirectStatus::Found, to, None).unwrap();
+            let redirect = Redirect::new(RedirectStatus::Found, to, None, NamedValues::NONE).unwrap();
             let request = RequestParts {
                 listener: 0,
                 host: host.as_bytes(),

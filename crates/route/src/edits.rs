@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::pattern::BytePattern;
+use expression::{Expression, Fact, FactFamily};
+
+use crate::named_values::TemplateScope;
 use crate::request::FieldLookup;
 use crate::template::{RouteTemplate, TemplateError, TemplateStage, TemplateUse};
 use crate::variable_values::VariableValues;
@@ -29,12 +31,44 @@ const UNTOUCHED: [(&str, &str); 11] = [
 /// First, all fields that are set or removed are taken out. Then the set and added fields are written, in the order of
 /// the list, and defaults of missing fields. A field whose value is empty, because a variable in it has no value, is
 /// not written.
+///
+/// Edits may be in several groups, each with a condition. Each group sees the result of those before: it replaces or
+/// removes what they write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
     written: Vec<WrittenField>,
     removed: RemovedFields,
     /// The lengths of the names that have a default, as bits; see `Names::lengths`.
     default_lengths: u64,
+    /// The conditions of all groups but the first; `None` if there is only that.
+    groups: Option<Box<[GroupCondition]>>,
+}
+
+/// The condition of a group of edits; `None` if the group always applies.
+pub type GroupCondition = Option<Arc<Expression>>;
+
+/// The most groups of edits besides the first: a bit each.
+pub const EDIT_GROUPS_MAX: usize = 63;
+
+/// The groups of edits that apply to a message, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActiveEdits(u64);
+
+impl ActiveEdits {
+    /// The first group, which has no condition.
+    pub const FIRST: Self = Self(1);
+    /// All groups, whatever their conditions.
+    pub const ALL: Self = Self(u64::MAX);
+
+    fn has_any(self, groups: u64) -> bool {
+        self.0 & groups != 0
+    }
+}
+
+impl Default for ActiveEdits {
+    fn default() -> Self {
+        Self::FIRST
+    }
 }
 
 /// The fields with a default that a message has.
@@ -49,6 +83,8 @@ pub struct RemovedFields(Arc<FieldNames>);
 struct FieldNames {
     /// In lower case, sorted.
     names: Vec<Box<[u8]>>,
+    /// For each name, the groups that remove it, as bits; empty if there is only one group.
+    groups: Vec<u64>,
     /// The lengths of the names, as bits; the last bit stands for all longer ones.
     lengths: u64,
     /// Whether `X_User` is removed with `X-User`: many servers pass both to a program as one variable.
@@ -60,6 +96,10 @@ struct WrittenField {
     name: Box<str>,
     value: RouteTemplate,
     mode: EditMode,
+    /// The number of its group.
+    group: u8,
+    /// Later groups that set or remove the field, as bits.
+    replaced_by: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,50 +147,86 @@ pub enum HeaderEditError {
 }
 
 impl HeaderEdits {
-    /// Parses edits. `stage` is `Forward` for requests, `Response` for responses. Groups in values refer to `pattern`.
+    /// Parses edits. `stage` is `Forward` for requests, `Response` for responses. Groups in values refer to the pattern of
+    /// the scope.
     ///
     /// # Errors
     /// The first rejected edit, with its position in the list.
-    pub fn new<'a>(
+    pub fn new<'a, 's>(
         edits: impl IntoIterator<Item = HeaderEdit<'a>>,
         stage: TemplateStage,
-        pattern: Option<&BytePattern>,
+        scope: impl Into<TemplateScope<'s>>,
     ) -> Result<Self, (usize, HeaderEditError)> {
-        let (mut written, mut removed) = (Vec::new(), FieldNames::default());
-        for (index, edit) in edits.into_iter().enumerate() {
-            push(&mut written, &mut removed, edit, stage, pattern).map_err(|error| (index, error))?;
+        Self::in_groups(edits.into_iter().map(|edit| (0, edit)), Vec::new(), stage, scope)
+    }
+
+    /// Parses edits in groups. Each edit has the number of its group: 0 is the first, which has no condition, and `n` has
+    /// the condition `groups[n - 1]`. There are at most [`EDIT_GROUPS_MAX`] conditions.
+    ///
+    /// # Errors
+    /// The first rejected edit, with its position in the list.
+    pub fn in_groups<'a, 's>(
+        edits: impl IntoIterator<Item = (usize, HeaderEdit<'a>)>,
+        groups: Vec<GroupCondition>,
+        stage: TemplateStage,
+        scope: impl Into<TemplateScope<'s>>,
+    ) -> Result<Self, (usize, HeaderEditError)> {
+        let scope = scope.into();
+        let (mut written, mut removed) = (Vec::new(), Vec::new());
+        for (index, (group, edit)) in edits.into_iter().enumerate() {
+            let group = group.min(EDIT_GROUPS_MAX) as u8;
+            push(&mut written, &mut removed, (group, edit), stage, scope).map_err(|error| (index, error))?;
         }
-        removed.names.sort_unstable();
-        removed.names.dedup();
+        for field in &mut written {
+            let is_same = |(name, _): &&RemovedName| name.eq_ignore_ascii_case(field.name.as_bytes());
+            let bits = removed.iter().filter(is_same).fold(0, |bits, (_, group)| bits | group);
+            // Groups after its own: the bits above.
+            field.replaced_by = bits & (u64::MAX << field.group << 1);
+        }
         // A vector starts with room for four, and there may be 100,000 routes with one edit each.
-        removed.names.shrink_to_fit();
         written.shrink_to_fit();
-        // Without names the flag has no meaning, and must not make empty edits differ.
-        removed.ignores_underscores = stage == TemplateStage::Forward && !removed.names.is_empty();
+        let removed = FieldNames::new(removed, !groups.is_empty(), stage == TemplateStage::Forward);
         let defaults = written.iter().filter(|written| matches!(written.mode, EditMode::Default(_)));
         let default_lengths = defaults.fold(0, |bits, written| bits | length_bit(written.name.len()));
-        Ok(Self { written, removed: RemovedFields(Arc::new(removed)), default_lengths })
+        let groups = (!groups.is_empty()).then(|| groups.into());
+        Ok(Self { written, removed: RemovedFields(Arc::new(removed)), default_lengths, groups })
     }
 
     /// A copy that also removes these request fields, which only the proxy may write.
     #[must_use]
     pub fn removing<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut removed = FieldNames {
-            names: self.removed.0.names.clone(),
-            lengths: self.removed.0.lengths,
-            ignores_underscores: true,
-        };
-        let before = removed.names.len();
-        for name in names {
-            removed.names.push(name.to_ascii_lowercase().into_bytes().into());
-            removed.lengths |= length_bit(name.len());
-        }
-        if removed.names.len() == before {
+        let known = &self.removed.0;
+        let group = |place| known.groups.get(place).copied().unwrap_or(ActiveEdits::FIRST.0);
+        let before = known.names.iter().enumerate().map(|(place, name)| (name.clone(), group(place)));
+        let mut removed: Vec<RemovedName> = before.collect();
+        let of_edits = removed.len();
+        let own = names.into_iter().map(|name| (lower_case(name), ActiveEdits::FIRST.0));
+        removed.extend(own);
+        if removed.len() == of_edits {
             return self;
         }
-        removed.names.sort_unstable();
-        removed.names.dedup();
+        let removed = FieldNames::new(removed, self.groups.is_some(), true);
         Self { removed: RemovedFields(Arc::new(removed)), ..self }
+    }
+
+    /// The groups that apply to a message, where `holds` evaluates their conditions.
+    #[inline]
+    pub fn active(&self, holds: impl FnMut(&Expression) -> bool) -> ActiveEdits {
+        match &self.groups {
+            None => ActiveEdits::FIRST,
+            Some(groups) => active(groups, holds),
+        }
+    }
+
+    /// Whether any group has a condition.
+    #[inline]
+    pub fn has_conditions(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// The conditions of the groups, in order.
+    pub fn conditions(&self) -> impl Iterator<Item = &Arc<Expression>> {
+        self.groups.iter().flat_map(|groups| groups.iter().flatten())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -164,7 +240,7 @@ impl HeaderEdits {
 
     /// Edits that are equivalent to the original ones. Removed names come last, in lower case.
     pub fn edits(&self) -> impl Iterator<Item = HeaderEdit<'_>> {
-        let written = self.written.iter().map(|WrittenField { name, value, mode }| match mode {
+        let written = self.written.iter().map(|WrittenField { name, value, mode, .. }| match mode {
             EditMode::Set => HeaderEdit::Set(name, value.as_str()),
             EditMode::Add => HeaderEdit::Add(name, value.as_str()),
             EditMode::Default(_) => HeaderEdit::Default(name, value.as_str()),
@@ -187,10 +263,29 @@ impl HeaderEdits {
         self.written.iter().any(|written| written.value.has_user())
     }
 
+    /// Whether the result depends on the user or on the claims of a token.
+    pub fn tells_user(&self) -> bool {
+        let asks = |when: &Arc<Expression>| {
+            when.asks_for(Fact::ClientUser) || when.asks_for_family(FactFamily::JwtClaims)
+        };
+        self.has_user() || self.conditions().any(asks)
+    }
+
+    /// Whether the value that a field gets may differ by client: it has variables, or its edit has a condition.
+    pub fn varies(&self, name: &[u8]) -> bool {
+        let is_of_group = |place: usize| self.removed.0.groups.get(place).is_some_and(|groups| *groups > 1);
+        let mut removed = self.removed.0.names.iter().enumerate();
+        removed.any(|(place, known)| is_of_group(place) && known.eq_ignore_ascii_case(name))
+            || self.written.iter().any(|field| {
+                (field.group > 0 || field.value.as_str().contains('$'))
+                    && field.name.as_bytes().eq_ignore_ascii_case(name)
+            })
+    }
+
     /// Whether fields with this name are removed. In requests, `_` and `-` are equal.
     #[inline]
-    pub fn remove(&self, name: &[u8]) -> bool {
-        self.removed.has(name)
+    pub fn remove(&self, name: &[u8], active: ActiveEdits) -> bool {
+        self.removed.has(name, active)
     }
 
     /// Records that the message has a field with this name, which stays.
@@ -211,11 +306,14 @@ impl HeaderEdits {
     pub fn write<F: FieldLookup + ?Sized>(
         &self,
         values: &VariableValues<'_, F>,
-        present: Present,
+        mut present: Present,
+        active: ActiveEdits,
         out: &mut Vec<u8>,
     ) {
-        for WrittenField { name, value, mode } in &self.written {
-            if matches!(mode, EditMode::Default(bit) if present.0 & (1 << bit) != 0) {
+        for field in &self.written {
+            let WrittenField { name, value, mode, group, replaced_by } = field;
+            let is_present = matches!(mode, EditMode::Default(bit) if present.0 & (1 << bit) != 0);
+            if is_present || !active.has_any(1 << group) || active.has_any(*replaced_by) {
                 continue;
             }
             let start = out.len();
@@ -227,21 +325,77 @@ impl HeaderEdits {
                 out.truncate(start);
             } else {
                 out.extend_from_slice(b"\r\n");
+                if self.groups.is_some() {
+                    self.note_written(field, &mut present);
+                }
+            }
+        }
+    }
+
+    /// Notes a written field as present for the defaults of later groups.
+    fn note_written(&self, field: &WrittenField, present: &mut Present) {
+        for WrittenField { name, mode, group, .. } in &self.written {
+            if let EditMode::Default(bit) = mode
+                && *group > field.group
+                && name.eq_ignore_ascii_case(&field.name)
+            {
+                present.0 |= 1 << bit;
             }
         }
     }
 }
 
+fn active(groups: &[GroupCondition], mut holds: impl FnMut(&Expression) -> bool) -> ActiveEdits {
+    let mut active = ActiveEdits::FIRST;
+    for (place, when) in groups.iter().enumerate() {
+        if when.as_deref().is_none_or(&mut holds) {
+            active.0 |= 2 << place;
+        }
+    }
+    active
+}
+
+/// A removed name in lower case, and the groups that remove it.
+type RemovedName = (Box<[u8]>, u64);
+
+fn lower_case(name: &str) -> Box<[u8]> {
+    name.to_ascii_lowercase().into_bytes().into()
+}
+
 impl RemovedFields {
     /// Whether fields with this name are removed. In requests, `_` and `-` are equal.
     #[inline]
-    pub fn has(&self, name: &[u8]) -> bool {
-        let FieldNames { names, lengths, .. } = &*self.0;
-        lengths & length_bit(name.len()) != 0 && names.iter().any(|removed| self.0.is_same(removed, name))
+    pub fn has(&self, name: &[u8], active: ActiveEdits) -> bool {
+        let FieldNames { names, groups, lengths, .. } = &*self.0;
+        lengths & length_bit(name.len()) != 0
+            && names.iter().enumerate().any(|(place, removed)| {
+                self.0.is_same(removed, name)
+                    && groups.get(place).is_none_or(|groups| active.has_any(*groups))
+            })
     }
 }
 
 impl FieldNames {
+    fn new(mut removed: Vec<RemovedName>, has_groups: bool, is_of_requests: bool) -> Self {
+        removed.sort_unstable();
+        removed.dedup_by(|(later, also), (name, groups)| {
+            let is_same = later == name;
+            if is_same {
+                *groups |= *also;
+            }
+            is_same
+        });
+        let (mut names, groups): (Vec<Box<[u8]>>, Vec<u64>) = removed.into_iter().unzip();
+        names.shrink_to_fit();
+        Self {
+            lengths: names.iter().fold(0, |bits, name| bits | length_bit(name.len())),
+            // Without names the flag has no meaning, and must not make empty edits differ.
+            ignores_underscores: is_of_requests && !names.is_empty(),
+            groups: if has_groups { groups } else { Vec::new() },
+            names,
+        }
+    }
+
     fn is_same(&self, removed: &[u8], name: &[u8]) -> bool {
         let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
         removed.eq_ignore_ascii_case(name)
@@ -253,10 +407,10 @@ impl FieldNames {
 
 fn push(
     written: &mut Vec<WrittenField>,
-    removed: &mut FieldNames,
-    edit: HeaderEdit<'_>,
+    removed: &mut Vec<RemovedName>,
+    (group, edit): (u8, HeaderEdit<'_>),
     stage: TemplateStage,
-    pattern: Option<&BytePattern>,
+    scope: TemplateScope<'_>,
 ) -> Result<(), HeaderEditError> {
     let (HeaderEdit::Set(name, _)
     | HeaderEdit::Add(name, _)
@@ -264,8 +418,7 @@ fn push(
     | HeaderEdit::Remove(name)) = edit;
     check_name(name)?;
     if let HeaderEdit::Set(..) | HeaderEdit::Remove(_) = edit {
-        removed.names.push(name.to_ascii_lowercase().into_bytes().into());
-        removed.lengths |= length_bit(name.len());
+        removed.push((lower_case(name), 1 << group));
     }
     let (value, mode) = match edit {
         HeaderEdit::Set(_, value) => (value, EditMode::Set),
@@ -277,8 +430,8 @@ fn push(
         }
         HeaderEdit::Remove(_) => return Ok(()),
     };
-    let value = RouteTemplate::new(value, TemplateUse::FieldValue, stage, pattern)?;
-    written.push(WrittenField { name: name.into(), value, mode });
+    let value = RouteTemplate::new(value, TemplateUse::FieldValue, stage, scope)?;
+    written.push(WrittenField { name: name.into(), value, mode, group, replaced_by: 0 });
     Ok(())
 }
 
@@ -302,6 +455,8 @@ fn check_name(name: &str) -> Result<(), HeaderEditError> {
 
 #[cfg(test)]
 mod tests {
+    use expression::{ExchangeStage, ExpressionLimits, Schema};
+
     use super::HeaderEdit::{Add, Remove, Set};
     use super::*;
     use crate::request::RequestParts;
@@ -332,7 +487,7 @@ mod tests {
             ("Xerver", false),
             ("", false),
         ] {
-            assert_eq!(edits.remove(name.as_bytes()), removed, "{name}");
+            assert_eq!(edits.remove(name.as_bytes(), ActiveEdits::FIRST), removed, "{name}");
         }
         let fields = [("X-Tag", "b\r\nX-Evil: 1")];
         let request = RequestParts {
@@ -347,7 +502,7 @@ mod tests {
         };
         let mut out = Vec::new();
         let values = VariableValues { status: Some(200), ..VariableValues::from_request(request, "http") };
-        edits.write(&values, Present::default(), &mut out);
+        edits.write(&values, Present::default(), ActiveEdits::FIRST, &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "X-Client: 192.0.2.1\r\nX-Tag: a\r\nx-tag: b  X-Evil: 1\r\nX-Status: 200\r\nX-Note: []\r\n"
@@ -357,7 +512,7 @@ mod tests {
         assert_eq!(listed.first(), Some(&Set("X-Client", "$client_address")));
         assert_eq!(listed.last(), Some(&Remove("server")));
         assert_eq!(HeaderEdits::new(listed, TemplateStage::Response, None), Ok(edits));
-        assert!(!HeaderEdits::default().remove(b"Server"));
+        assert!(!HeaderEdits::default().remove(b"Server", ActiveEdits::FIRST));
     }
 
     #[test]
@@ -384,7 +539,7 @@ mod tests {
         let with = |names: &[&str]| {
             let (mut present, mut out) = (Present::default(), Vec::new());
             names.iter().for_each(|name| edits.note(name.as_bytes(), &mut present));
-            edits.write(&values, present, &mut out);
+            edits.write(&values, present, ActiveEdits::FIRST, &mut out);
             String::from_utf8(out).unwrap()
         };
         let both = "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n";
@@ -413,9 +568,85 @@ mod tests {
             ("X_Tag", false),
             ("X.User", false),
         ] {
-            assert_eq!(of(TemplateStage::Forward).remove(name.as_bytes()), removed, "{name}");
+            assert_eq!(
+                of(TemplateStage::Forward).remove(name.as_bytes(), ActiveEdits::FIRST),
+                removed,
+                "{name}"
+            );
         }
-        assert!(!of(TemplateStage::Response).remove(b"X_User"), "nobody is to be deceived by a server");
+        assert!(
+            !of(TemplateStage::Response).remove(b"X_User", ActiveEdits::FIRST),
+            "nobody is to be deceived by a server"
+        );
+    }
+
+    /// Each group of edits applies to the result of those before.
+    #[test]
+    fn groups_apply_one_after_the_other() {
+        let limits = ExpressionLimits::default();
+        let schema = Schema::new(ExchangeStage::Response);
+        let when = |text| Some(Arc::new(Expression::new(text, &schema, &limits).unwrap()));
+        let list = [
+            (0, Set("X-Mode", "plain")),
+            (0, HeaderEdit::Default("X-Kept", "first")),
+            (0, Add("X-Tag", "0")),
+            (1, Set("x-mode", "one")),
+            (1, Add("X-Tag", "1")),
+            (1, Remove("X-Gone")),
+            (2, HeaderEdit::Default("X-Mode", "never")),
+            (2, HeaderEdit::Default("X-Kept", "second")),
+            (2, HeaderEdit::Default("X-Empty", "$tls.subject")),
+            (3, HeaderEdit::Default("X-Empty", "third")),
+            (3, Remove("X-Tag")),
+        ];
+        let groups = vec![when("response.status == 1"), when("response.status == 2"), None];
+        let edits = HeaderEdits::in_groups(list, groups, TemplateStage::Response, None).unwrap();
+        let of_none =
+            HeaderEdits::in_groups(list[..10].to_vec(), vec![None; 3], TemplateStage::Response, None);
+        assert!(edits.has_conditions() && edits.conditions().count() == 2 && of_none.is_ok());
+        let fields: [(&str, &str); 0] = [];
+        let request = RequestParts {
+            listener: 0,
+            host: b"a",
+            path: b"/",
+            query: None,
+            method: b"GET",
+            client: [192, 0, 2, 1].into(),
+            fields: &fields,
+            conditions: &crate::NoConditions,
+        };
+        let values = VariableValues::from_request(request, "http");
+        for (holding, expected, removes_gone) in [
+            ("", "X-Mode: plain\r\nX-Kept: first\r\nX-Empty: third\r\n", false),
+            ("1", "X-Kept: first\r\nx-mode: one\r\nX-Empty: third\r\n", true),
+            ("2", "X-Mode: plain\r\nX-Kept: first\r\nX-Empty: third\r\n", false),
+            ("12", "X-Kept: first\r\nx-mode: one\r\nX-Empty: third\r\n", true),
+        ] {
+            let active = edits.active(|when| holding.contains(&when.as_str()[19..]));
+            let (mut present, mut out) = (Present::default(), Vec::new());
+            edits.write(&values, present, active, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{holding}");
+            assert_eq!(edits.remove(b"x-gone", active), removes_gone, "{holding}");
+            assert!(edits.remove(b"X-Mode", active) && edits.remove(b"x-tag", active), "{holding}");
+            // What the message has already gets no default.
+            edits.note(b"X-Kept", &mut present);
+            let mut out = Vec::new();
+            edits.write(&values, present, active, &mut out);
+            assert!(!String::from_utf8(out).unwrap().contains("X-Kept"), "{holding}");
+        }
+        for (name, varies) in [("x-mode", true), ("x-gone", true), ("X-Kept", true), ("X-Other", false)] {
+            assert_eq!(edits.varies(name.as_bytes()), varies, "{name}");
+        }
+        let own = edits.clone().removing(["X-Own"]);
+        assert!(own.remove(b"x_own", ActiveEdits::FIRST) && !own.remove(b"x_gone", ActiveEdits::FIRST));
+        assert!(!edits.tells_user() && !edits.has_user());
+        let by_user = HeaderEdits::in_groups(
+            [(1, Set("X-Plan", "gold"))],
+            vec![when("client.user == \"ann\"")],
+            TemplateStage::Forward,
+            None,
+        );
+        assert!(by_user.unwrap().tells_user());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use expression::{EvaluationScratch, Expression, ExpressionTrace, Fact, FactFamily, Facts, Key, Value};
+use expression::{
+    EvaluationScratch, Expression, ExpressionTrace, Fact, FactFamily, Facts, Key, Value, ValueMemory,
+};
 
 use crate::form::FormReading;
 use crate::host::{HOST_BYTES_MAX, without_dot};
@@ -18,11 +20,36 @@ pub trait RequestConditions {
 
     /// Explains an evaluation, for people.
     fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace;
+
+    /// Passes the text form of a value to `then`, unless the value is absent.
+    fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8]));
 }
 
 impl fmt::Debug for dyn RequestConditions + '_ {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("RequestConditions")
+    }
+}
+
+/// Looks up keys in maps.
+pub trait MapLookup {
+    /// The value of a key in the map with this number.
+    fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>>;
+}
+
+/// No maps: no key has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NoMaps;
+
+impl MapLookup for NoMaps {
+    fn lookup(&self, _: u16, _: Value<'_>) -> Option<Value<'_>> {
+        None
+    }
+}
+
+impl fmt::Debug for dyn MapLookup + '_ {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("MapLookup")
     }
 }
 
@@ -38,6 +65,8 @@ impl RequestConditions for NoConditions {
     fn explain(&self, condition: &Expression, _: &[u8]) -> ExpressionTrace {
         condition.explain(&UnknownRequest)
     }
+
+    fn value(&self, _: &Expression, _: &[u8], _: &mut dyn FnMut(&[u8])) {}
 }
 
 /// The facts of a request for expressions.
@@ -62,6 +91,10 @@ pub struct RequestFacts<'a, F: ?Sized> {
     pub tls: TlsFacts<'a>,
     /// Nanoseconds since 1970 (UTC). Needed only for expressions that ask for [`Fact::Time`].
     pub time_ns: i64,
+    /// Needed only for expressions with maps.
+    pub maps: &'a dyn MapLookup,
+    /// Values that the request has computed so far; without it, each is computed wherever it is used.
+    pub memory: Option<&'a ValueMemory>,
 }
 
 impl<F: FieldLookup + ?Sized> RequestFacts<'_, F> {
@@ -71,6 +104,21 @@ impl<F: FieldLookup + ?Sized> RequestFacts<'_, F> {
         self.with_readings(path, |facts| condition.holds(facts, scratch))
     }
 
+    /// Passes the text form of a value to `then`, unless the value is absent. Allocates as [`Self::hold_with`] does.
+    pub fn value_with(
+        &self,
+        value: &Expression,
+        path: &[u8],
+        scratch: &mut EvaluationScratch,
+        then: &mut dyn FnMut(&[u8]),
+    ) {
+        self.with_readings(path, |facts| {
+            if let Some(value) = value.evaluate(facts, scratch) {
+                value.with_plain(then);
+            }
+        });
+    }
+
     /// The parts of this request that routes depend on. `listener` is an index.
     pub fn parts<'s>(&'s self, listener: usize, path: &'s [u8]) -> RequestParts<'s, F> {
         let Self { method, host, query, fields, client, .. } = *self;
@@ -78,7 +126,7 @@ impl<F: FieldLookup + ?Sized> RequestFacts<'_, F> {
     }
 
     /// Calls `then` with path and host as routes compare them.
-    fn with_readings<R>(&self, path: &[u8], then: impl FnOnce(&ComparedFacts<'_, F>) -> R) -> R {
+    pub(crate) fn with_readings<R>(&self, path: &[u8], then: impl FnOnce(&ComparedFacts<'_, F>) -> R) -> R {
         with_reading(path, |path| {
             let host = without_dot(self.host);
             let mut copy = [0; HOST_BYTES_MAX];
@@ -104,10 +152,14 @@ impl<F: FieldLookup + ?Sized> RequestConditions for RequestFacts<'_, F> {
     fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
         self.with_readings(path, |facts| condition.explain(facts))
     }
+
+    fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8])) {
+        self.value_with(value, path, &mut EvaluationScratch::new(), then);
+    }
 }
 
 /// Facts with path and host as routes compare them.
-struct ComparedFacts<'a, F: ?Sized> {
+pub(crate) struct ComparedFacts<'a, F: ?Sized> {
     facts: &'a RequestFacts<'a, F>,
     path: &'a [u8],
     host: &'a [u8],
@@ -137,7 +189,7 @@ impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
             Fact::RequestSize => {
                 return facts.size.map(|size| Value::Integer(i64::try_from(size).unwrap_or(i64::MAX)));
             }
-            // Known at later stages only.
+            // Known at later stages only: see `LaterFacts`.
             Fact::ClientUser
             | Fact::UpstreamName
             | Fact::ServerName
@@ -159,6 +211,10 @@ impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
         }
     }
 
+    fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
+        self.facts.maps.lookup(map, key)
+    }
+
     fn any_field(&self, family: FactFamily, key: &Key, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let (fields, name) = (self.facts.fields, key.as_bytes());
         match family {
@@ -167,6 +223,10 @@ impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
             FactFamily::RequestQuery => self.parameters(name).any(test),
             FactFamily::JwtClaims | FactFamily::ResponseHeaders => false,
         }
+    }
+
+    fn memory(&self) -> Option<&ValueMemory> {
+        self.facts.memory
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::form::FormReading;
 use crate::request::{FieldLookup, cookie, parameters};
-use crate::template::{Position, RouteTemplate, TemplatePiece, TemplateUse, Variable};
+use crate::template::{ContentSyntax, Position, RouteTemplate, TemplatePiece, TemplateUse, Variable};
 use crate::variable_values::VariableValues;
 
 impl RouteTemplate {
@@ -20,9 +20,9 @@ impl RouteTemplate {
             match piece {
                 TemplatePiece::Text(text) => out.extend_from_slice(text),
                 TemplatePiece::Variable(variable, position) => {
-                    let escape = Escape::new(variable, *position);
+                    let escape = Escape::new(variable, *position, self.place);
                     match (variable, values.captures) {
-                        (Variable::Group(number), Some(captures)) if escape != Escape::Controls => {
+                        (Variable::Group(number), Some(captures)) if *position != Position::Anywhere => {
                             write_group(captures.bytes_of_group(*number), escape, out);
                         }
                         _ => variable.value(values, &mut |value| escape.write(value, out)),
@@ -33,8 +33,35 @@ impl RouteTemplate {
         match self.place {
             TemplateUse::FieldValue => trim(out, start),
             TemplateUse::Path | TemplateUse::Location => merge_first_slashes(out, start),
-            TemplateUse::Host => {}
+            TemplateUse::Host | TemplateUse::Folder | TemplateUse::Content(_) => {}
         }
+    }
+
+    /// Appends a folder as a part of a path, with escapes. Returns whether each value is a part of one segment and no
+    /// segment is empty, hidden or a dot segment; if not, nothing is appended.
+    #[must_use]
+    pub fn fill_folder<F: FieldLookup + ?Sized>(
+        &self,
+        values: &VariableValues<'_, F>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
+        let mut stays = true;
+        for piece in &self.pieces {
+            match piece {
+                TemplatePiece::Text(text) => out.extend_from_slice(text),
+                TemplatePiece::Variable(variable, _) => variable.value(values, &mut |value| {
+                    stays &= !value.iter().any(|byte| b"/\\\0".contains(byte));
+                    Escape::Host.write(value, out);
+                }),
+            }
+        }
+        let is_visible = |segment: &[u8]| !segment.is_empty() && !segment.starts_with(b".");
+        stays &= out[start..].split(|&byte| byte == b'/').all(is_visible);
+        if !stays {
+            out.truncate(start);
+        }
+        stays
     }
 
     /// Fills in a host like [`RouteTemplate::fill`]. Returns whether the result is a valid host; if not, nothing is
@@ -97,6 +124,7 @@ impl Variable {
             Self::Group(number) => {
                 write(values.captures.and_then(|captures| captures.group(*number)).unwrap_or_default());
             }
+            Self::Value(value) => request.conditions.value(value, request.path, &mut |text| write(text)),
         }
     }
 }
@@ -166,12 +194,24 @@ enum Escape {
     Query,
     /// Like `Query`, and all characters that host names cannot contain are escaped as well.
     Host,
+    /// Plain content: nothing has a meaning.
+    Nothing,
+    /// Characters of markup become references (HTML standard, 13.5; XML 1.0, 2.4).
+    Markup,
+    /// As in a JSON string (RFC 8259 §7). `<` and `>` are escaped as well, because a script may contain it.
+    Json,
 }
 
 impl Escape {
-    fn new(variable: &Variable, position: Position) -> Self {
+    fn new(variable: &Variable, position: Position, place: TemplateUse) -> Self {
         match (position, variable) {
-            (Position::Anywhere, _) => Self::Controls,
+            (Position::Anywhere, _) => match place {
+                TemplateUse::Folder => Self::Host,
+                TemplateUse::Content(ContentSyntax::Plain) => Self::Nothing,
+                TemplateUse::Content(ContentSyntax::Markup) => Self::Markup,
+                TemplateUse::Content(ContentSyntax::Json) => Self::Json,
+                _ => Self::Controls,
+            },
             (
                 Position::Scheme | Position::Authority,
                 Variable::Host | Variable::Server | Variable::Scheme,
@@ -191,6 +231,12 @@ impl Escape {
                 out.push(byte);
             } else if self == Self::Controls {
                 out.push(b' ');
+            } else if self == Self::Markup {
+                out.extend_from_slice(b"&#x");
+                out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)], b';']);
+            } else if self == Self::Json {
+                out.extend_from_slice(b"\\u00");
+                out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
             } else {
                 out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
             }
@@ -206,6 +252,9 @@ impl Escape {
             Self::Path => is_unreserved || b"!$&'()*+,;=:@/".contains(&byte),
             Self::Query => is_unreserved || b"!$'()*,:@/".contains(&byte),
             Self::Host => is_unreserved,
+            Self::Nothing => true,
+            Self::Markup => !b"<>&\"'`=".contains(&byte),
+            Self::Json => !byte.is_ascii_control() && !b"\"\\<>&'`".contains(&byte),
         }
     }
 }

@@ -38,10 +38,14 @@ mod reach;
 mod explain;
 /// Facts for expressions.
 mod facts;
+/// Facts of an exchange that are known after the request.
+mod later_facts;
 /// The values of variables in templates.
 mod variable_values;
 /// Parser for templates with variables.
 mod template;
+/// Named expressions in templates.
+mod named_values;
 /// Fills in templates, with escaping.
 mod fill;
 /// Access control by client network.
@@ -77,14 +81,19 @@ pub use basic::{
     VerifiedCredentials, challenge,
 };
 pub use cors::{AllowedOrigin, Cors, OriginError};
-pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, Present, RemovedFields};
+pub use edits::{
+    ActiveEdits, EDIT_GROUPS_MAX, GroupCondition, HeaderEdit, HeaderEditError, HeaderEdits, Present,
+    RemovedFields,
+};
 pub use explain::{ExplainedRule, Explanation, Miss, RuleOutcome};
-pub use facts::{NoConditions, RequestConditions, RequestFacts};
+pub use facts::{MapLookup, NoConditions, NoMaps, RequestConditions, RequestFacts};
+pub use later_facts::{LaterFacts, ResponseFacts};
 pub use limit::{
     Alone, FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
     RateVerdict, ShareStanding, SharedIdentity, Spent,
 };
 pub use location::{LocationRewrite, url_of_refresh};
+pub use named_values::{NamedValues, TemplateScope, is_variable};
 pub use network::{Networks, network_of};
 pub use path::{doubts, has_dot_segments};
 pub use pattern::{BytePattern, Captures, PATTERN_BYTES_MAX, PatternError};
@@ -98,11 +107,11 @@ pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, RouteRule, ValueRule};
 pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
 pub use sign_in::SignIn;
-pub use split::Split;
+pub use split::{CONDITIONAL_BRANCHES_MAX, Split, SplitChoice, SplitShare};
 pub use table::RouteTable;
 pub use template::{
-    OfClient, RouteTemplate, TEMPLATE_BYTES_MAX, TemplateError, TemplateFault, TemplateStage, TemplateToken,
-    TemplateUse, VARIABLES, token,
+    ContentSyntax, OfClient, RouteTemplate, TEMPLATE_BYTES_MAX, TemplateError, TemplateFault, TemplateStage,
+    TemplateToken, TemplateUse, VARIABLES, token,
 };
 pub use token::{ClaimRules, TokenSource, without_parameter};
 pub use variable_values::{TlsFacts, VariableValues};

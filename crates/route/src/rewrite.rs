@@ -2,6 +2,7 @@
 //!
 //! The query is kept unless a template writes one. `location` maps Location fields of responses back.
 
+use crate::named_values::{NamedValues, TemplateScope};
 use crate::path::{LenientPath, end_of_prefix, has_dot_segments};
 use crate::pattern::BytePattern;
 use crate::prefixes::canonical_prefix;
@@ -34,8 +35,8 @@ impl PathRewrite {
     ///
     /// # Errors
     /// The problem with `to`, which may have variables.
-    pub fn prefix(from: &str, to: &str) -> Result<Self, TemplateError> {
-        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, None)?;
+    pub fn prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, values)?;
         Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to }))
     }
 
@@ -46,8 +47,9 @@ impl PathRewrite {
     ///
     /// # Errors
     /// The problem with `to`.
-    pub fn pattern(pattern: BytePattern, to: &str) -> Result<Self, TemplateError> {
-        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, Some(&pattern))?;
+    pub fn pattern(pattern: BytePattern, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
+        let scope = TemplateScope { pattern: Some(&pattern), values: Some(values) };
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, scope)?;
         Ok(Self(RewriteKind::Pattern { pattern, to }))
     }
 
@@ -55,8 +57,8 @@ impl PathRewrite {
     ///
     /// # Errors
     /// The problem with `to`.
-    pub fn whole(to: &str) -> Result<Self, TemplateError> {
-        Ok(Self(RewriteKind::Whole(RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, None)?)))
+    pub fn whole(to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
+        Ok(Self(RewriteKind::Whole(RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, values)?)))
     }
 
     /// The replacement of the path, or of a part of it, as configured.
@@ -202,12 +204,12 @@ pub struct HostRewrite(RouteTemplate);
 pub struct NotAHost;
 
 impl HostRewrite {
-    /// Parses a host with optional port and variables. Groups refer to `pattern`.
+    /// Parses a host with optional port and variables. Groups refer to the pattern of the scope.
     ///
     /// # Errors
     /// The problem with the text.
-    pub fn new(text: &str, pattern: Option<&BytePattern>) -> Result<Self, TemplateError> {
-        Ok(Self(RouteTemplate::new(text, TemplateUse::Host, TemplateStage::Forward, pattern)?))
+    pub fn new<'s>(text: &str, scope: impl Into<TemplateScope<'s>>) -> Result<Self, TemplateError> {
+        Ok(Self(RouteTemplate::new(text, TemplateUse::Host, TemplateStage::Forward, scope)?))
     }
 
     /// Whether the host refers to groups of a pattern.
@@ -288,7 +290,7 @@ mod tests {
             ("/api", "/v1?a=1&$query", "/api/x", Some("b"), Some("/v1/x?a=1&b")),
             ("/api", "/$host", "/api/x", None, Some("/shop.example/x")),
         ] {
-            let rewrite = PathRewrite::prefix(from, to).unwrap();
+            let rewrite = PathRewrite::prefix(from, to, NamedValues::NONE).unwrap();
             assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{from} {to} {path}");
         }
     }
@@ -312,11 +314,14 @@ mod tests {
             ("/api", "/v1", "/api/..", None),
             ("/api", "/$header.X", "/api/./x", Some("/./x")),
         ] {
-            let rewritten = rewritten(&PathRewrite::prefix(from, to).unwrap(), path, None);
+            let rewritten = rewritten(&PathRewrite::prefix(from, to, NamedValues::NONE).unwrap(), path, None);
             assert_eq!(rewritten.ok().flatten().as_deref(), result, "{from} {to} {path}");
         }
         let long = format!("/api/{}/./x", "x".repeat(READ_BYTES_MAX));
-        assert_eq!(rewritten(&PathRewrite::prefix("/api", "/v1").unwrap(), &long, None), Err(AmbiguousPath));
+        assert_eq!(
+            rewritten(&PathRewrite::prefix("/api", "/v1", NamedValues::NONE).unwrap(), &long, None),
+            Err(AmbiguousPath)
+        );
     }
 
     #[test]
@@ -338,13 +343,16 @@ mod tests {
             ("/old/(.*)/(.*)", "/$2/$1", "/old/a%2Fb", None, Some("/b/a")),
             ("(.*)", "$path/index.html", "/caf%C3%A9", None, Some("/caf%C3%A9/index.html")),
         ] {
-            let rewrite = PathRewrite::pattern(BytePattern::new(pattern).unwrap(), to).unwrap();
+            let rewrite =
+                PathRewrite::pattern(BytePattern::new(pattern).unwrap(), to, NamedValues::NONE).unwrap();
             assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{pattern} {path}");
         }
         // Separate dots become adjacent.
-        let rewrite = PathRewrite::pattern(BytePattern::new("/(.*)x(.*)").unwrap(), "/$1$2").unwrap();
+        let rewrite =
+            PathRewrite::pattern(BytePattern::new("/(.*)x(.*)").unwrap(), "/$1$2", NamedValues::NONE)
+                .unwrap();
         assert_eq!(rewritten(&rewrite, "/.x./a", None), Err(AmbiguousPath));
-        let whole = PathRewrite::whole("/maintenance?path=$path").unwrap();
+        let whole = PathRewrite::whole("/maintenance?path=$path", NamedValues::NONE).unwrap();
         assert_eq!(rewritten(&whole, "/x", Some("q")), Ok(Some("/maintenance?path=/x".to_owned())));
     }
 
@@ -356,11 +364,14 @@ mod tests {
                 .map(|(from, to)| [from, to].map(|text| String::from_utf8(text.to_vec()).unwrap()))
         };
         let owned = |from: &str, to: &str| Some([from.to_owned(), to.to_owned()]);
-        assert_eq!(prefixes(PathRewrite::prefix("/api/", "/").unwrap()), owned("/api", ""));
-        assert_eq!(prefixes(PathRewrite::prefix("/", "/v1/").unwrap()), owned("", "/v1"));
-        assert_eq!(prefixes(PathRewrite::prefix("/a", "/$host").unwrap()), None);
-        assert_eq!(prefixes(PathRewrite::prefix("/a", "/b?c").unwrap()), None);
-        assert_eq!(prefixes(PathRewrite::whole("/b").unwrap()), None);
+        assert_eq!(
+            prefixes(PathRewrite::prefix("/api/", "/", NamedValues::NONE).unwrap()),
+            owned("/api", "")
+        );
+        assert_eq!(prefixes(PathRewrite::prefix("/", "/v1/", NamedValues::NONE).unwrap()), owned("", "/v1"));
+        assert_eq!(prefixes(PathRewrite::prefix("/a", "/$host", NamedValues::NONE).unwrap()), None);
+        assert_eq!(prefixes(PathRewrite::prefix("/a", "/b?c", NamedValues::NONE).unwrap()), None);
+        assert_eq!(prefixes(PathRewrite::whole("/b", NamedValues::NONE).unwrap()), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::answer::has_empty_host;
 use crate::fill::write_parameter;
+use crate::named_values::NamedValues;
 use crate::request::{FieldLookup, parameters};
 use crate::rewrite::NotAHost;
 use crate::template::{RouteTemplate, TemplateError, TemplateFault, TemplateStage, TemplateUse};
@@ -23,7 +24,7 @@ impl SignIn {
     ///
     /// # Errors
     /// The problem with the URL.
-    pub fn new(page: &str) -> Result<Self, TemplateError> {
+    pub fn new(page: &str, values: &NamedValues) -> Result<Self, TemplateError> {
         if let Some(offset) = page.find('#') {
             // Added parameters would become a part of the fragment.
             return Err(TemplateError { offset, fault: TemplateFault::Character('#') });
@@ -31,7 +32,7 @@ impl SignIn {
         let query = page.split_once('?').map_or("", |(_, query)| query);
         let returns = parameters(query.as_bytes()).any(|(name, _)| name == RETURN);
         Ok(Self {
-            page: RouteTemplate::new(page, TemplateUse::Location, TemplateStage::Route, None)?,
+            page: RouteTemplate::new(page, TemplateUse::Location, TemplateStage::Route, values)?,
             returns,
         })
     }
@@ -99,7 +100,7 @@ mod tests {
             ("/start?rd=$scheme://$host$path", "/start?rd=https://shop.example/a%20b".to_owned()),
         ] {
             let mut out = b"Location: ".to_vec();
-            let location = SignIn::new(page).unwrap().location(
+            let location = SignIn::new(page, NamedValues::NONE).unwrap().location(
                 &values,
                 b"https://shop.example:8443/a?x=1&y=%26",
                 &mut out,
@@ -109,7 +110,11 @@ mod tests {
         }
         let nowhere = VariableValues { host: b"", ..values };
         assert_eq!(
-            SignIn::new("https://$host/").unwrap().location(&nowhere, b"", &mut Vec::new()),
+            SignIn::new("https://$host/", NamedValues::NONE).unwrap().location(
+                &nowhere,
+                b"",
+                &mut Vec::new()
+            ),
             Err(NotAHost)
         );
     }
@@ -119,7 +124,11 @@ mod tests {
         for (page, offset) in
             [("login", 0), ("//login.example", 0), ("/app#/login", 4), ("https://x$arg.y/", 15)]
         {
-            assert_eq!(SignIn::new(page).map_err(|error| error.offset), Err(offset), "{page}");
+            assert_eq!(
+                SignIn::new(page, NamedValues::NONE).map_err(|error| error.offset),
+                Err(offset),
+                "{page}"
+            );
         }
     }
 }

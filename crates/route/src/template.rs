@@ -2,7 +2,11 @@
 //!
 //! The position of a variable decides how its value is escaped when the template is filled in (`fill`).
 
-use crate::pattern::BytePattern;
+use std::sync::Arc;
+
+use expression::Expression;
+
+use crate::named_values::{TemplateScope, is_of_client};
 
 /// The longest template, as configured.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
@@ -59,6 +63,39 @@ pub enum TemplateUse {
     Location,
     /// A host with optional port.
     Host,
+    /// A folder below a fixed one, as a path without a slash at its ends: each value stays within a segment.
+    Folder,
+    /// Content, in which only `${name}` is a variable: other dollar signs are frequent there. `$${` is the text `${`.
+    Content(ContentSyntax),
+}
+
+/// The syntax of content. Values are escaped so that they stay texts in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentSyntax {
+    Plain,
+    /// HTML and XML: the value stays outside of markup, also between quotes of an attribute.
+    Markup,
+    /// JSON and JavaScript: the value is a part of a string between double quotes.
+    Json,
+}
+
+impl ContentSyntax {
+    /// The syntax of a media type.
+    pub fn of_media_type(media_type: &str) -> Self {
+        let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_of = |names: &[&str]| {
+            names
+                .iter()
+                .any(|name| kind.ends_with(&format!("/{name}")) || kind.ends_with(&format!("+{name}")))
+        };
+        if is_of(&["html", "xml"]) {
+            Self::Markup
+        } else if is_of(&["json", "javascript", "ecmascript"]) {
+            Self::Json
+        } else {
+            Self::Plain
+        }
+    }
 }
 
 /// The stage of an exchange at which a template is filled in, which decides what variables are known.
@@ -118,6 +155,8 @@ pub(crate) enum Variable {
     Cookie(Box<[u8]>),
     Argument(Box<[u8]>),
     Group(usize),
+    /// A named expression.
+    Value(Arc<Expression>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -143,8 +182,12 @@ pub enum TemplateFault {
     #[error("the }} of this ${{ is missing")]
     BraceMissing,
     /// An unknown variable; see [`VARIABLES`].
-    #[error("there is no variable ${0}")]
-    Unknown(String),
+    #[error("there is no variable ${name}")]
+    Unknown {
+        name: String,
+        /// The names of values that the template could use.
+        values: Vec<String>,
+    },
     /// A family without a name, or with an invalid one: `$header.`.
     #[error("${0} needs the name of what is meant, such as ${0}x")]
     MemberMissing(&'static str),
@@ -170,6 +213,8 @@ pub enum TemplateFault {
 pub enum OfClient<'t> {
     Header(&'t [u8]),
     Cookie(&'t [u8]),
+    /// A named expression, as expressions write it: `values.app`.
+    Value(&'t str),
     /// Another variable, as it is written.
     Other(&'static str),
 }
@@ -195,6 +240,7 @@ impl RouteTemplate {
                 Variable::TlsVersion => OfClient::Other("$tls.version"),
                 Variable::TlsCipher => OfClient::Other("$tls.cipher"),
                 Variable::TlsAlpn => OfClient::Other("$tls.alpn"),
+                Variable::Value(value) if is_of_client(value) => OfClient::Value(value.as_str()),
                 Variable::Host
                 | Variable::Path
                 | Variable::Query
@@ -206,21 +252,23 @@ impl RouteTemplate {
                 | Variable::Server
                 | Variable::Status
                 | Variable::Argument(_)
-                | Variable::Group(_) => return None,
+                | Variable::Group(_)
+                | Variable::Value(_) => return None,
             })
         })
     }
 
-    /// Parses a template. Groups refer to `pattern`.
+    /// Parses a template. Groups refer to the pattern of the scope.
     ///
     /// # Errors
     /// The first error, with its position.
-    pub fn new(
+    pub fn new<'s>(
         text: &str,
         place: TemplateUse,
         stage: TemplateStage,
-        pattern: Option<&BytePattern>,
+        scope: impl Into<TemplateScope<'s>>,
     ) -> Result<Self, TemplateError> {
+        let scope = scope.into();
         if text.len() > TEMPLATE_BYTES_MAX {
             return Err(TemplateError { offset: 0, fault: TemplateFault::TooLong(text.len()) });
         }
@@ -229,7 +277,7 @@ impl RouteTemplate {
         while let Some(character) = text[reader.offset..].chars().next() {
             let offset = reader.offset;
             let read = match character {
-                '$' => reader.variable(stage, pattern),
+                '$' => reader.variable(stage, scope),
                 _ => reader.character(character),
             };
             read.map_err(|fault| TemplateError { offset, fault })?;
@@ -252,6 +300,14 @@ impl RouteTemplate {
     /// Whether the template refers to `$user`.
     pub(crate) fn has_user(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(Variable::User, _)))
+    }
+
+    /// The expression of a template that is nothing but one value: `${app}`.
+    pub fn only_value(&self) -> Option<&Arc<Expression>> {
+        match self.pieces.as_slice() {
+            [TemplatePiece::Variable(Variable::Value(value), _)] => Some(value),
+            _ => None,
+        }
     }
 
     /// The text of a template without variables; `None` if it has any.
@@ -278,7 +334,7 @@ fn first_position(text: &str, place: TemplateUse) -> Result<Position, TemplateEr
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
     let fault = |beginning| TemplateError { offset: 0, fault: TemplateFault::Beginning(beginning) };
     match place {
-        TemplateUse::FieldValue => Ok(Position::Anywhere),
+        TemplateUse::FieldValue | TemplateUse::Folder | TemplateUse::Content(_) => Ok(Position::Anywhere),
         TemplateUse::Host => Ok(Position::Authority),
         _ if text.starts_with("//") => Err(fault("one slash")),
         _ if begins(&["/", "$path", "${path"]) => Ok(Position::Path),
@@ -305,6 +361,8 @@ impl TemplateReader<'_> {
             TemplateUse::Path => character.is_ascii_graphic() && !"\"#<>\\^`{|}".contains(character),
             TemplateUse::Location => character.is_ascii_graphic() && !"\"<>\\^`{|}".contains(character),
             TemplateUse::Host => character.is_ascii_alphanumeric() || "-._:[]".contains(character),
+            TemplateUse::Folder => !character.is_control() && character != '%',
+            TemplateUse::Content(_) => true,
         };
         if !is_allowed {
             return Err(TemplateFault::Character(character));
@@ -339,12 +397,17 @@ impl TemplateReader<'_> {
     }
 
     /// Reads `$name`, `${name}` or `$$`.
-    fn variable(&mut self, stage: TemplateStage, pattern: Option<&BytePattern>) -> Result<(), TemplateFault> {
+    fn variable(&mut self, stage: TemplateStage, scope: TemplateScope<'_>) -> Result<(), TemplateFault> {
+        if let TemplateUse::Content(_) = self.place
+            && self.content_dollars()
+        {
+            return Ok(());
+        }
         let Some((TemplateToken::Variable(name), len)) = token(&self.text[self.offset..])? else {
             self.offset += 1;
             return self.character('$');
         };
-        let variable = Variable::named(name, pattern)?;
+        let variable = Variable::named(name, scope)?;
         if variable.known_from() > stage {
             return Err(TemplateFault::TooEarly(name.to_owned()));
         }
@@ -359,8 +422,22 @@ impl TemplateReader<'_> {
         Ok(())
     }
 
+    /// Reads the dollar signs of content up to a variable: in pairs in front of a brace, otherwise as they are. Returns
+    /// whether no variable follows.
+    fn content_dollars(&mut self) -> bool {
+        let rest = &self.text[self.offset..];
+        let run = rest.bytes().take_while(|&byte| byte == b'$').count();
+        let is_before_brace = rest[run..].starts_with('{');
+        let (literal, read) = if is_before_brace { (run / 2, run - run % 2) } else { (run, run) };
+        for _ in 0..literal {
+            self.push_text('$');
+        }
+        self.offset += read;
+        !is_before_brace || run % 2 == 0
+    }
+
     /// Checks the end of a URL's host: only text, or a variable that is the whole host and that clients cannot choose
-    /// freely.
+    /// freely. Of a value that is one of several constants, clients choose no other text.
     fn check_end(&self) -> Result<(), TemplateFault> {
         let (TemplateUse::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
         match self.pieces.as_slice() {
@@ -369,6 +446,11 @@ impl TemplateReader<'_> {
                 TemplatePiece::Text(before),
                 TemplatePiece::Variable(Variable::Host | Variable::Server | Variable::TlsServerName, _),
             ] if before.ends_with(b"/") => Ok(()),
+            [.., TemplatePiece::Text(before), TemplatePiece::Variable(Variable::Value(value), _)]
+                if before.ends_with(b"/") && value.possible_texts().is_some() =>
+            {
+                Ok(())
+            }
             [.., TemplatePiece::Variable(..)] => Err(TemplateFault::InAuthority),
             _ => Ok(()),
         }
@@ -436,7 +518,8 @@ fn bare_name(text: &str) -> &str {
 }
 
 impl Variable {
-    fn named(name: &str, pattern: Option<&BytePattern>) -> Result<Self, TemplateFault> {
+    fn named(name: &str, scope: TemplateScope<'_>) -> Result<Self, TemplateFault> {
+        let TemplateScope { pattern, values } = scope;
         let group = |group: Option<usize>| match pattern {
             None => Err(TemplateFault::NoPattern(name.to_owned())),
             Some(pattern) => group
@@ -482,7 +565,17 @@ impl Variable {
             "tls.version" => Self::TlsVersion,
             "tls.cipher" => Self::TlsCipher,
             "tls.alpn" => Self::TlsAlpn,
-            _ => return Err(TemplateFault::Unknown(name.to_owned())),
+            _ => {
+                let value = values.and_then(|values| values.find(name)).cloned();
+                return value.map(Self::Value).ok_or_else(|| TemplateFault::Unknown {
+                    name: name.to_owned(),
+                    values: values
+                        .iter()
+                        .flat_map(|values| values.iter())
+                        .map(|(name, _)| name.into())
+                        .collect(),
+                });
+            }
         })
     }
 
@@ -498,6 +591,7 @@ impl Variable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::BytePattern;
 
     fn fault(text: &str, place: TemplateUse) -> (usize, TemplateFault) {
         let pattern = BytePattern::new("/(a)/(?<kind>b)").unwrap();
@@ -565,16 +659,17 @@ mod tests {
     #[test]
     fn mistakes_say_where_they_are() {
         let name = |name: &str| name.to_owned();
+        let unknown = |name: &str| TemplateFault::Unknown { name: name.to_owned(), values: Vec::new() };
         for (text, offset, expected) in [
             ("a$", 1, TemplateFault::NameMissing),
             ("a$-", 1, TemplateFault::NameMissing),
             ("${}", 0, TemplateFault::NameMissing),
             ("\u{e9} ${host", 3, TemplateFault::BraceMissing),
-            ("$hots", 0, TemplateFault::Unknown(name("hots"))),
-            ("$tls.x", 0, TemplateFault::Unknown(name("tls.x"))),
+            ("$hots", 0, unknown("hots")),
+            ("$tls.x", 0, unknown("tls.x")),
             ("$Host", 0, TemplateFault::NameMissing),
             ("$header.", 0, TemplateFault::MemberMissing("header.")),
-            ("$header", 0, TemplateFault::Unknown(name("header"))),
+            ("$header", 0, unknown("header")),
             ("x $server", 2, TemplateFault::TooEarly(name("server"))),
             ("$3", 0, TemplateFault::NoGroup(name("3"))),
             ("$capture.x", 0, TemplateFault::NoGroup(name("capture.x"))),

@@ -4,6 +4,8 @@
 mod matching;
 /// Conditions of rules.
 mod conditions;
+/// Values in templates and keys.
+mod values;
 /// Limits over several instances.
 mod shared;
 /// No allocations per request.

@@ -1,11 +1,13 @@
 //! Decisions per request do not allocate. Alone in its process, because it counts the allocations of a thread.
 
+use std::sync::Arc;
+
 use allocation_counter::measure;
-use expression::EvaluationScratch;
+use expression::{EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Schema, ValueType};
 use route::{
-    AccessDecision, AccessList, BytePattern, HeaderEdit, HeaderEdits, HostRule, PathRewrite, PathRule,
-    Present, Rate, RateKey, RateKeyPart, RateLimiter, RequestFacts, RequestParts, RouteRule, RouteTable,
-    Split, TemplateStage, ValueRule, VariableValues,
+    AccessDecision, AccessList, BytePattern, HeaderEdit, HeaderEdits, HostRule, LaterFacts, NamedValues,
+    PathRewrite, PathRule, Present, Rate, RateKey, RateKeyPart, RateLimiter, RequestFacts, RequestParts,
+    ResponseFacts, RouteRule, RouteTable, Split, SplitShare, TemplateStage, ValueRule, VariableValues,
 };
 
 const FIELDS: [(&str, &str); 2] = [("Host", "www.example.com"), ("X-Beta", "1")];
@@ -47,6 +49,34 @@ fn table() -> RouteTable {
     RouteTable::compile(rules)
 }
 
+fn compiled(text: &str) -> Arc<Expression> {
+    let schema = Schema::new(ExchangeStage::Response);
+    Arc::new(Expression::of_type(ValueType::Boolean, text, &schema, &ExpressionLimits::default()).unwrap())
+}
+
+#[test]
+fn conditions_on_a_response_allocate_nothing() {
+    let condition = compiled(
+        "response.status >= 200 && '1' in response.headers['x-a'] && client.user == 'ann' && 'b' in jwt.claims.roles \
+         && response.size == 7 && (response.headers['x-b'] ?? '').matches('^[0-9]+$') && cache.status == 'miss'",
+    );
+    let claims = jwt::KeptClaims::from_texts([("roles", vec!["a", "b"])]);
+    let head = b"HTTP/1.1 200 OK\r\nX-A: 0\r\nX-A: 1\r\nX-B: 12\r\nContent-Length: 7\r\n\r\n";
+    let later = LaterFacts {
+        user: "ann",
+        claims: Some(&claims),
+        response: Some(ResponseFacts { status: 200, head, size: None, time: None }),
+        cache_status: "miss",
+        ..LaterFacts::default()
+    };
+    let facts = crate::conditions::facts(&FIELDS);
+    let mut scratch = EvaluationScratch::new();
+    let mut hold = || assert!(facts.hold_later(&condition, b"/", &later, &mut scratch));
+    // Patterns allocate scratch space at first use.
+    hold();
+    assert_eq!(measure(hold).count_total, 0);
+}
+
 #[test]
 fn conditions_allocate_nothing() {
     let condition = crate::conditions::condition(
@@ -82,24 +112,34 @@ fn decisions_per_request_allocate_nothing() {
     let key = RateKey(vec![RateKeyPart::ClientNetwork { bits_v4: 24, bits_v6: 64 }, RateKeyPart::Host]);
     let limiter = RateLimiter::new(rate, key, 100, [1, 2]);
     let access = AccessList::new(["127.0.0.0/8".parse().unwrap()], ["127.0.0.2/32".parse().unwrap()]);
-    let split = Split::new([(0, "a", 1), (1, "b", 2)]).unwrap();
-    let edits =
-        [HeaderEdit::Set("X-Client", "$client_address $header.x-beta"), HeaderEdit::Remove("X-Powered-By")];
-    let edits = HeaderEdits::new(edits, TemplateStage::Forward, None).unwrap();
-    let rewrite = PathRewrite::prefix("/api", "/v1").unwrap();
+    let share = |upstream, when| SplitShare { upstream, name: "a", weight: 1, when };
+    let split =
+        Split::with_conditions([share(0, None), share(1, Some(compiled("client.user == \"ann\"")))]).unwrap();
+    let edits = [
+        HeaderEdit::Set("X-Client", "$client_address $header.x-beta ${beta} ${beta}"),
+        HeaderEdit::Remove("X-Powered-By"),
+    ];
+    let edits = edits.into_iter().enumerate().map(|(group, edit)| (group + 1, edit));
+    let groups = vec![Some(compiled("client.user == \"ann\"")), Some(compiled("has(client.user)"))];
+    let values = crate::values::values(&[("beta", "request.headers['x-beta'] ?? 'none'")]);
+    let edits = HeaderEdits::in_groups(edits, groups, TemplateStage::Forward, &values).unwrap();
+    let rewrite = PathRewrite::prefix("/api", "/v1", NamedValues::NONE).unwrap();
     let mut out = Vec::with_capacity(1000);
+    let facts = crate::conditions::facts(&FIELDS);
     let counted = measure(|| {
-        let request = request("/api/x");
+        // Values take nothing but the text of what they are made of.
+        let request = RequestParts { conditions: &facts, ..request("/api/x") };
         let values = VariableValues::from_request(request, "https");
         limiter.admit(&request, "", 5);
         limiter.admit(&request, "", 6);
         assert_eq!(access.access(request.client), AccessDecision::Allowed);
-        split.draw(7);
-        split.of_key(b"key");
-        edits.write(&values, Present::default(), &mut out);
-        assert!(edits.remove(b"x-powered-by"));
+        split.among(|_| true).draw(7);
+        split.among(|_| true).of_key(b"key");
+        let active = edits.active(|_| true);
+        edits.write(&values, Present::default(), active, &mut out);
+        assert!(edits.remove(b"x-powered-by", active));
         assert_eq!(rewrite.apply(&values, &mut out), Ok(true));
     });
     assert_eq!(counted.count_total, 0);
-    assert_eq!(out, b"X-Client: 127.0.0.1 1\r\n/v1/x?page=2&beta=%31");
+    assert_eq!(out, b"X-Client: 127.0.0.1 1 1 1\r\n/v1/x?page=2&beta=%31");
 }

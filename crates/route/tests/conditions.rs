@@ -28,6 +28,8 @@ pub(crate) fn facts<F: FieldLookup + ?Sized>(fields: &F) -> RequestFacts<'_, F> 
         listener: "front",
         tls: TlsFacts { version: "TLSv1.3", server_name: "www.example.com", ..TlsFacts::default() },
         time_ns: 1_780_000_000_000_000_000,
+        maps: &route::NoMaps,
+        memory: None,
     }
 }
 

@@ -142,6 +142,8 @@ counters! {
     upstream_retries: Counter as "",
     /// Retries that were due, but that the retry budget did not allow.
     upstream_retries_denied: Counter,
+    /// Requests for which another upstream was asked after an error (`on_status`).
+    upstream_fallbacks: Counter as "",
     /// Requests shed because of the limit on requests, or because memory was short.
     requests_shed: Counter,
     /// Spans that the trace collector has accepted.

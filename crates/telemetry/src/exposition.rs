@@ -13,6 +13,7 @@ use crate::counters::{Causes, MetricKind, Snapshot};
 use crate::directory::{NAMED_MAX, Totals};
 use crate::exemplars::Exemplars;
 use crate::histogram::Histogram;
+use crate::maps::{self, MapSample};
 use crate::process::ProcessState;
 use crate::series::{Classes, ServerCell, StreamCell, StreamKind, UpstreamCell};
 use crate::shared::{self, SharedSample};
@@ -35,6 +36,7 @@ pub struct Exposition<'e> {
     pub certificates: &'e [CertificateSample],
     /// Sharing through Redis, if it is configured.
     pub shared: Option<SharedSample>,
+    pub maps: &'e [MapSample],
     /// The sources of servers that are in use.
     pub sources: &'e [SourceSample],
     /// The shared configuration, if there is one.
@@ -101,6 +103,7 @@ impl Exposition<'_> {
         if let Some(sample) = &self.shared {
             shared::write(sample, &mut text);
         }
+        maps::write(self.maps, &mut text);
         sources::write(self.sources, self.configuration.as_ref(), &mut text);
         self.program(&mut text);
         if let Some(process) = self.process {
@@ -209,6 +212,14 @@ impl Exposition<'_> {
         let family = text.family("vanward_upstream_retries", Type::Counter, help);
         self.causes_of_upstreams(family, |cell| &cell.retries);
 
+        let help = "Requests for which another upstream was asked, after an error of this one (on_status).";
+        let mut family = text.family("vanward_upstream_fallbacks", Type::Counter, help);
+        for (upstream, cell) in &self.totals.upstreams {
+            let count = cell.fallbacks.value();
+            if count > 0 {
+                family.sample(&[("upstream", upstream)], count);
+            }
+        }
         let help = "Requests that are waiting for a server with room.";
         let mut family = text.family("vanward_upstream_queue_requests", Type::Gauge, help);
         for (upstream, cell) in &self.totals.upstreams {

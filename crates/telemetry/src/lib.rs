@@ -52,6 +52,8 @@ mod exposition;
 mod certificates;
 /// Metrics of sharing between instances.
 mod shared;
+/// Metrics of maps.
+mod maps;
 /// Metrics of sources: discovery of servers, shared configuration.
 mod sources;
 /// Metrics of the cache.
@@ -79,6 +81,7 @@ pub use logline::{
     LoggedVersion, Masks, More, Needs, Retried, WHOLE,
 };
 pub use logs::{AccessLog, WorkerLog};
+pub use maps::MapSample;
 pub use process::ProcessState;
 pub use series::{
     AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Rare, RouteCell, Series, SeriesIndex,

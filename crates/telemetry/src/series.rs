@@ -203,6 +203,8 @@ cell! {
         failures: Causes,
         /// Retries, by the cause of the previous attempt's failure.
         retries: Causes,
+        /// Requests for which another upstream was asked instead (`on_status`).
+        fallbacks: Counter,
         /// Requests in the wait queue for a server now.
         queued: Gauge,
         /// Time in the wait queue for a server, including requests that got none.

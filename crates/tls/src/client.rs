@@ -172,6 +172,8 @@ fn client_config(
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
         Protocol::Http3 => vec![H3.into()],
+        // No such server has TLS.
+        Protocol::Fastcgi => Vec::new(),
     };
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     // RFC 8446 §8: early data could be replayed.

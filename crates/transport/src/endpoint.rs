@@ -1,4 +1,5 @@
-//! The client's or the server's side of an exchange: a connection, a stream of HTTP/2 or HTTP/3, or no peer.
+//! The client's or the server's side of an exchange: a connection, a stream of HTTP/2 or HTTP/3, an application behind
+//! FastCGI, or no peer.
 //!
 //! All methods take `&self`, because one task may use both directions at the same time.
 
@@ -8,6 +9,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use crate::connection::Connection;
+use crate::fastcgi_connection::FastcgiConnection;
 use crate::h2_connection::H2Violation;
 use crate::h2_stream::H2Stream;
 use crate::h3_stream;
@@ -21,6 +23,8 @@ pub enum MessageEndpoint {
     Stream(Box<H2Stream>),
     /// An HTTP/3 stream. Reads and writes like an HTTP/2 stream.
     Http3(Box<h3_stream::H3Stream>),
+    /// A connection to a FastCGI application. Reads and writes like a connection, but for the records of a head.
+    Fastcgi(Box<FastcgiConnection>),
     /// No peer: reads the end of the stream, and discards writes. Used as the client of the proxy's own requests, and
     /// as a placeholder while a connection is moved.
     Detached,
@@ -32,11 +36,18 @@ impl<T: Into<Connection>> From<T> for MessageEndpoint {
     }
 }
 
+impl From<FastcgiConnection> for MessageEndpoint {
+    fn from(application: FastcgiConnection) -> Self {
+        Self::Fastcgi(Box::new(application))
+    }
+}
+
 impl MessageEndpoint {
     /// Replaces the connection by the result of `step`. A stream stays unchanged.
     pub fn map_connection(&mut self, step: impl FnOnce(Connection) -> Connection) {
         *self = match std::mem::replace(self, Self::Detached) {
             Self::Connection(connection) => Self::Connection(step(connection)),
+            Self::Fastcgi(fastcgi) => Self::Fastcgi(Box::new(fastcgi.map_connection(step))),
             other => other,
         };
     }
@@ -48,6 +59,7 @@ impl MessageEndpoint {
             Self::Connection(connection) => connection.poll_readable(context),
             Self::Stream(stream) => stream.poll_readable(context),
             Self::Http3(stream) => stream.poll_readable(context),
+            Self::Fastcgi(fastcgi) => fastcgi.poll_readable(context),
             Self::Detached => Poll::Pending,
         }
     }
@@ -56,7 +68,7 @@ impl MessageEndpoint {
     #[inline]
     pub fn head_len(&self) -> Option<usize> {
         match self {
-            Self::Connection(_) | Self::Detached => None,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => None,
             Self::Stream(stream) => Some(stream.text_len()),
             Self::Http3(stream) => Some(stream.text_len()),
         }
@@ -79,6 +91,7 @@ impl MessageEndpoint {
             Self::Connection(connection) => connection.poll_read(context, buffer),
             Self::Stream(stream) => stream.poll_read(context, buffer),
             Self::Http3(stream) => stream.poll_read(context, buffer),
+            Self::Fastcgi(fastcgi) => fastcgi.poll_read(context, buffer),
             Self::Detached => Poll::Ready(Ok(0)),
         }
     }
@@ -100,6 +113,7 @@ impl MessageEndpoint {
             Self::Connection(connection) => connection.poll_write(context, bytes, follows),
             Self::Stream(stream) => stream.poll_write(context, bytes, follows),
             Self::Http3(stream) => stream.poll_write(context, bytes, follows),
+            Self::Fastcgi(fastcgi) => fastcgi.poll_write(context, bytes, follows),
             Self::Detached => Poll::Ready(Ok(bytes.len())),
         }
     }
@@ -124,6 +138,8 @@ impl MessageEndpoint {
             Self::Http3(stream) if body.is_empty() => stream.poll_write(context, head, follows),
             // As for HTTP/2. QUIC gathers the head with the first bytes of the body.
             Self::Http3(stream) => stream.poll_write(context, head, Follows::More),
+            Self::Fastcgi(fastcgi) if head.is_empty() => fastcgi.poll_write(context, body, follows),
+            Self::Fastcgi(fastcgi) => fastcgi.poll_write(context, head, Follows::More),
             Self::Detached => Poll::Ready(Ok(head.len() + body.len())),
         }
     }
@@ -139,7 +155,7 @@ impl MessageEndpoint {
     #[inline]
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Connection(_) | Self::Detached => Poll::Ready(()),
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => Poll::Ready(()),
             Self::Stream(stream) => stream.poll_writable(context),
             Self::Http3(stream) => stream.poll_writable(context),
         }
@@ -149,7 +165,7 @@ impl MessageEndpoint {
     #[inline]
     pub fn is_crowded(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Detached => false,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => false,
             Self::Stream(stream) => stream.is_crowded(),
             Self::Http3(stream) => stream.is_crowded(),
         }
@@ -159,7 +175,7 @@ impl MessageEndpoint {
     #[inline]
     pub fn room(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Detached => usize::MAX,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => usize::MAX,
             Self::Stream(stream) => stream.room(),
             Self::Http3(stream) => stream.room(),
         }
@@ -170,7 +186,7 @@ impl MessageEndpoint {
     pub fn lend(&self) -> usize {
         match self {
             // Only HTTP/3 counts the buffers of the path in the budget of a connection.
-            Self::Connection(_) | Self::Detached | Self::Stream(_) => usize::MAX,
+            Self::Connection(_) | Self::Detached | Self::Stream(_) | Self::Fastcgi(_) => usize::MAX,
             Self::Http3(stream) => stream.lend(),
         }
     }
@@ -179,7 +195,7 @@ impl MessageEndpoint {
     #[inline]
     pub fn owes(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Detached => false,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => false,
             Self::Stream(stream) => stream.owes(),
             Self::Http3(stream) => stream.owes(),
         }
@@ -193,6 +209,8 @@ impl MessageEndpoint {
             Self::Connection(_) | Self::Detached => true,
             Self::Stream(stream) => stream.has_connection_ended(),
             Self::Http3(stream) => stream.has_connection_ended(),
+            // An application that refuses a request in due form keeps its connection.
+            Self::Fastcgi(fastcgi) => !fastcgi.has_response_ended(),
         }
     }
 
@@ -206,7 +224,8 @@ impl MessageEndpoint {
     /// Ends a message, unless its last bytes did. `trailers` are HTTP/1.1 field lines.
     pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
         match self {
-            Self::Connection(_) | Self::Detached => Ok(()),
+            // A FastCGI body has ended with its last byte.
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => Ok(()),
             Self::Stream(stream) => stream.end(trailers),
             Self::Http3(stream) => stream.end(trailers),
         }
@@ -216,7 +235,7 @@ impl MessageEndpoint {
     #[inline]
     pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Connection(_) | Self::Detached => Poll::Pending,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => Poll::Pending,
             Self::Stream(stream) => stream.poll_gone(context),
             Self::Http3(stream) => stream.poll_gone(context),
         }
@@ -227,6 +246,7 @@ impl MessageEndpoint {
     pub fn has_peer_closed(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.has_peer_closed(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().has_peer_closed(),
             Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
@@ -237,15 +257,15 @@ impl MessageEndpoint {
         match self {
             Self::Connection(connection) => connection.as_tcp().is_some(),
             Self::Stream(stream) => stream.takes_pipes(),
-            // QUIC encrypts in this process, so the bytes have to pass through it.
-            Self::Http3(_) | Self::Detached => false,
+            // QUIC encrypts in this process, and records are made in it, so the bytes have to pass through it.
+            Self::Http3(_) | Self::Fastcgi(_) | Self::Detached => false,
         }
     }
 
     /// The most bytes to put into a pipe for this side at once.
     pub fn pipe_room(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Http3(_) | Self::Detached => Pipe::CAPACITY,
+            Self::Connection(_) | Self::Http3(_) | Self::Fastcgi(_) | Self::Detached => Pipe::CAPACITY,
             Self::Stream(stream) => stream.pipe_room(),
         }
     }
@@ -261,7 +281,9 @@ impl MessageEndpoint {
         match self {
             Self::Connection(connection) => connection.poll_splice_from(context, pipe, len, follows),
             Self::Stream(stream) => stream.poll_splice_from(context, pipe, len, follows),
-            Self::Http3(_) | Self::Detached => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Http3(_) | Self::Fastcgi(_) | Self::Detached => {
+                Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+            }
         }
     }
 
@@ -271,7 +293,7 @@ impl MessageEndpoint {
     pub fn spliceable(&self) -> Option<&Tcp> {
         match self {
             Self::Connection(connection) => connection.as_tcp(),
-            Self::Stream(_) | Self::Http3(_) | Self::Detached => None,
+            Self::Stream(_) | Self::Http3(_) | Self::Fastcgi(_) | Self::Detached => None,
         }
     }
 
@@ -279,7 +301,7 @@ impl MessageEndpoint {
     pub fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Connection(connection) => connection.local_address(),
-            Self::Stream(_) | Self::Http3(_) | Self::Detached => None,
+            Self::Stream(_) | Self::Http3(_) | Self::Fastcgi(_) | Self::Detached => None,
         }
     }
 
@@ -288,6 +310,7 @@ impl MessageEndpoint {
         match self {
             Self::Stream(stream) => stream.wrong(),
             Self::Http3(stream) => stream.wrong(),
+            Self::Fastcgi(fastcgi) => fastcgi.wrong(),
             Self::Connection(_) | Self::Detached => None,
         }
     }
@@ -297,7 +320,7 @@ impl MessageEndpoint {
         match self {
             Self::Stream(stream) => stream.reset_reason().map(|reason| reason.to_string()),
             Self::Http3(stream) => stream.reset_code().map(|code| code.to_string()),
-            Self::Connection(_) | Self::Detached => None,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => None,
         }
     }
 
@@ -311,7 +334,7 @@ impl MessageEndpoint {
         match self {
             Self::Stream(stream) => Some(stream.body_sent()),
             Self::Http3(stream) => Some(stream.body_sent()),
-            Self::Connection(_) | Self::Detached => None,
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => None,
         }
     }
 
@@ -320,6 +343,7 @@ impl MessageEndpoint {
     pub fn end_handshake(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.end_handshake(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().end_handshake(),
             Self::Stream(_) | Self::Http3(_) | Self::Detached => true,
         }
     }
@@ -328,6 +352,7 @@ impl MessageEndpoint {
     pub fn holds_part(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.holds_part(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().holds_part(),
             Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
@@ -338,7 +363,18 @@ impl MessageEndpoint {
     pub fn is_key_exhausted(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_key_exhausted(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().is_key_exhausted(),
             Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
+        }
+    }
+
+    /// Whether a connection can carry a further exchange after one that has ended: its TLS keys are not used up, and an
+    /// application has ended its response.
+    #[inline]
+    pub fn may_go_on(&self) -> bool {
+        match self {
+            Self::Fastcgi(fastcgi) => fastcgi.has_ended_well(),
+            other => !other.is_key_exhausted(),
         }
     }
 
@@ -347,6 +383,7 @@ impl MessageEndpoint {
     pub fn is_quiet(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_quiet(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().is_quiet(),
             Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
@@ -355,6 +392,7 @@ impl MessageEndpoint {
     pub fn is_quiet_still(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_quiet_still(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().is_quiet_still(),
             Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
@@ -364,6 +402,7 @@ impl MessageEndpoint {
     pub fn has_unread(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.has_unread(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().has_unread(),
             // The end of a stream does not close its connection.
             Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
@@ -373,6 +412,7 @@ impl MessageEndpoint {
     pub fn shutdown_write(&self) -> io::Result<()> {
         match self {
             Self::Connection(connection) => connection.shutdown_write(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().shutdown_write(),
             Self::Stream(stream) => stream.end(b""),
             Self::Http3(stream) => stream.end(b""),
             Self::Detached => Ok(()),
@@ -382,7 +422,7 @@ impl MessageEndpoint {
     /// Tells a client of HTTP/2 or HTTP/3 to open no further streams on its connection (GOAWAY).
     pub fn retire(&self) {
         match self {
-            Self::Connection(_) | Self::Detached => {}
+            Self::Connection(_) | Self::Fastcgi(_) | Self::Detached => {}
             Self::Stream(stream) => stream.retire(),
             Self::Http3(stream) => stream.retire(),
         }
@@ -392,6 +432,7 @@ impl MessageEndpoint {
     pub fn reset_on_drop(&self) {
         match self {
             Self::Connection(connection) => connection.reset_on_drop(),
+            Self::Fastcgi(fastcgi) => fastcgi.connection().reset_on_drop(),
             Self::Stream(stream) => stream.reset(),
             Self::Http3(stream) => stream.reset(),
             Self::Detached => {}

@@ -1,4 +1,4 @@
-//! Byte streams (TCP, Unix sockets, TLS, delayed connections, HTTP/2, HTTP/3), buffers, timers and name resolution.
+//! Byte streams (TCP, Unix sockets, TLS, delayed connections, HTTP/2, HTTP/3, FastCGI), buffers, timers and name resolution.
 //!
 //! Knows nothing of routes, plans or the cache.
 
@@ -70,6 +70,8 @@ pub mod relay;
 pub mod resolve;
 /// A connection: TCP or TLS, with or without emulated latency.
 pub mod connection;
+/// A connection to a FastCGI application that reads and writes like an HTTP/1.1 connection.
+pub mod fastcgi_connection;
 /// The client's or the server's side of an exchange: a connection, a stream, or no peer.
 pub mod endpoint;
 /// TCP connections and pipes.

@@ -55,6 +55,7 @@ enum Command {
     Faults(commands::faults::FaultsArgs),
     Shape(commands::shape::ShapeArgs),
     Maintenance(commands::maintenance::MaintenanceArgs),
+    Map(commands::map::MapArgs),
     Chaos(commands::chaos::ChaosArgs),
     #[cfg(feature = "lab")]
     Origin(commands::origin::OriginArgs),
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Faults(arguments) => commands::faults::run(&arguments),
         Command::Shape(arguments) => commands::shape::run(&arguments),
         Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
+        Command::Map(arguments) => commands::map::run(&arguments),
         Command::Chaos(arguments) => commands::chaos::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),

@@ -17,7 +17,7 @@ const RATE: f64 = 400.0;
 const REQUESTS_BETWEEN: u64 = 50;
 
 /// A proxy operated as in production, with everything around it.
-struct Scene {
+pub(crate) struct Scene {
     folder: TempDir,
     first: Process,
     address: SocketAddr,
@@ -26,7 +26,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn start(workers: usize) -> Self {
+    pub(crate) fn start(workers: usize) -> Self {
         let origin = origin::start(origin::OriginOptions::default()).expect("the origin starts");
         let echo = echo();
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -36,11 +36,11 @@ impl Scene {
         Self { folder, first, address, origin, echo }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn write(&self, workers: usize, more: &str) {
+    pub(crate) fn write(&self, workers: usize, more: &str) {
         write(self.path(), "127.0.0.1:0", workers, self.origin.addresses()[0], self.echo, more);
     }
 
@@ -61,7 +61,7 @@ impl Scene {
     }
 
     /// Upgrades, and returns once another process serves.
-    fn upgrade(&self) {
+    pub(crate) fn upgrade(&self) {
         let before = self.process();
         self.signal(Signal::USR2);
         let patience = Patience::new();
@@ -70,7 +70,7 @@ impl Scene {
         }
     }
 
-    fn reload(&self) {
+    pub(crate) fn reload(&self) {
         run_in(self.path(), &["reload"]).with_code(0);
     }
 
@@ -93,7 +93,7 @@ impl Scene {
     }
 
     /// Ends the serving process, and waits for it and the first one.
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.signal(Signal::TERM);
         let patience = Patience::new();
         while self.path().join("pid").exists() {

@@ -14,6 +14,8 @@ mod files;
 mod tls;
 /// Messages about the state of servers.
 mod server_messages;
+/// Error output of applications behind FastCGI.
+mod application_errors;
 /// Status as tables and as JSON.
 mod status;
 /// `vanward top` in a terminal.
@@ -29,6 +31,9 @@ mod http3_upgrade;
 /// Reloads and upgrades under load.
 #[cfg(feature = "lab")]
 mod changes;
+/// Changes of maps.
+#[cfg(feature = "lab")]
+mod changed_maps;
 /// `vanward docker`.
 #[cfg(feature = "lab")]
 mod docker;
@@ -44,6 +49,9 @@ mod verdicts;
 /// `vanward load`.
 #[cfg(feature = "lab")]
 mod load;
+/// The load generator and names with several addresses.
+#[cfg(feature = "lab")]
+mod load_addresses;
 /// The load generator over HTTP/3.
 #[cfg(feature = "lab")]
 mod load_http3;

@@ -11,6 +11,9 @@ use rustix::process::Signal;
 
 use crate::process::{Patience, Process, connect, get, run_in};
 
+/// Closes connections instead of an answer.
+const CLOSES: u16 = 0;
+
 /// A server that answers every request with a configurable status.
 struct Server {
     address: SocketAddr,
@@ -29,6 +32,9 @@ impl Server {
                 std::thread::spawn(move || {
                     while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
                         let status = answers.load(Ordering::SeqCst);
+                        if status == CLOSES {
+                            return;
+                        }
                         let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n");
                         if stream.write_all(head.as_bytes()).is_err() {
                             return;
@@ -149,6 +155,48 @@ fn circuits_tell_why_they_open_and_close() {
     let is_closed =
         "A: its circuit is closed again: trial requests succeed; its share of requests grows slowly";
     assert_eq!(closed, is_closed);
+}
+
+#[test]
+fn a_dead_server_is_reported_at_once_and_has_its_last_error_in_the_status() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (proxy, address) = start(folder.path(), "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n");
+    for _ in 0..31 {
+        assert!(get(address, "/").starts_with("HTTP/1.1 502 "));
+    }
+    let shown = run_in(folder.path(), &["status"]).with_code(0).output;
+    let row = shown.lines().find(|line| line.trim_start().starts_with("127.0.0.1:1 ")).expect("a row");
+    assert!(row.contains(" up ") && row.contains("last error "), "{shown}");
+    assert!(row.ends_with(" ago: connection refused"), "{shown}");
+    let text = run_in(folder.path(), &["status", "--json"]).with_code(0).output;
+    let status: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let error = &status["upstreams"][0]["servers"][0]["last_error"];
+    assert_eq!(
+        (error["cause"].as_str(), error["reason"].as_str()),
+        (Some("upstream-refused"), Some("connection refused"))
+    );
+    assert!(error["failures"].as_u64().is_some_and(|failures| failures >= 31), "{error}");
+    let said = ended(proxy, &[]);
+    assert_eq!(said, ["127.0.0.1:1: a request failed: connection refused"], "the others in a minute");
+}
+
+#[test]
+fn each_first_failure_after_a_success_is_reported() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let server = Server::start();
+    let text =
+        format!("[upstream.app]\nservers = [\"http://{}\"]\nretry = {{ attempts = 1 }}\n", server.address);
+    let (proxy, address) = start(folder.path(), &text);
+    for _ in 0..2 {
+        server.answers(CLOSES);
+        (0..3).for_each(|_| assert!(get(address, "/").starts_with("HTTP/1.1 502 ")));
+        server.answers(200);
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "));
+    }
+    let said = ended(proxy, &[(&server, "A")]);
+    assert_eq!(said.iter().filter(|line| line.starts_with("A: a request failed: ")).count(), said.len());
+    // One text is written once a second at most, so the second message may be counted only.
+    assert!(!said.is_empty(), "{said:?}");
 }
 
 #[test]

@@ -85,6 +85,28 @@ fn requests_are_counted_by_route_and_server_and_have_rates_and_durations() {
 }
 
 #[test]
+fn listeners_are_shown_as_urls_with_protocols_and_certificates() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = "admin = \"admin.sock\"\nworkers = 1\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\nname = \"safe\"\ntls = { self_signed = true }\nhttp3 = true\n\
+         [[route]]\nrespond = { status = 200 }\n";
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it is writable");
+    let mut proxy = Process::start_in(folder.path(), &["run"]);
+    proxy.address();
+    let listeners = status_of(folder.path(), 0)["listeners"].clone();
+    let [plain, safe] = [0, 1].map(|index| listeners[index]["address"].as_str().expect("a text").to_owned());
+    let all =
+        format!("listening on http://{plain} (HTTP/1.1, HTTP/2), https://{safe} (HTTP/1.1, HTTP/2, HTTP/3)");
+    let shown = run_in(folder.path(), &["status"]).with_code(0).output;
+    assert!(shown.lines().any(|line| line == all), "{shown}");
+    proxy.warns(&format!("http://{plain} (HTTP/1.1, HTTP/2)"));
+    proxy.warns(&format!("https://{safe} (HTTP/1.1, HTTP/2, HTTP/3), certificate of "));
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+}
+
+#[test]
 fn a_watched_status_is_written_again_until_the_proxy_ends() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (proxy, _) = start(folder.path());

@@ -3,7 +3,7 @@
 use super::matchers::{self, Named};
 use super::{CaddyAdapter, bytes, format, from};
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::{self, Expression, Holds, RegionOutcome};
+use crate::rules::{self, Expression, FieldNow, Holds, PathNow, RegionOutcome};
 use crate::source::Directive;
 
 const ORDER: [&str; 32] = [
@@ -43,6 +43,37 @@ const ORDER: [&str; 32] = [
 
 pub(super) fn has_directives(name: &str) -> bool {
     matches!(name, "handle" | "handle_path" | "route")
+}
+
+/// The prefix that `handle_path` removes from the path within it.
+pub(super) fn stripped(directive: &Directive) -> Option<String> {
+    let prefix = directive.word(0).trim_end_matches('*').trim_end_matches('/');
+    (directive.name == "handle_path").then(|| prefix.to_owned())
+}
+
+/// Whether a directive, or one within it, refuses requests.
+fn protects(directive: &Directive) -> bool {
+    let refuses = |word: &String| word.parse::<u64>().is_ok_and(|status| (400..600).contains(&status));
+    match directive.name.as_str() {
+        "abort" | "error" => true,
+        "respond" => directive.words.iter().any(refuses),
+        "basic_auth" | "basicauth" | "forward_auth" => true,
+        name if has_directives(name) => directive.inner().iter().any(protects),
+        _ => false,
+    }
+}
+
+/// Whether a directive only adds to requests or responses that are let through.
+fn is_minor(directive: &Directive) -> bool {
+    let removes = |word: &str| word.starts_with('-');
+    match directive.name.as_str() {
+        "header" | "encode" | "log_skip" | "skip_log" | "map" | "vars" | "templates" => true,
+        "request_header" => {
+            let names = directive.words.iter().map(String::as_str);
+            !names.chain(directive.inner().iter().map(|inner| inner.name.as_str())).any(removes)
+        }
+        _ => false,
+    }
 }
 
 pub(super) struct DirectiveStep<'s> {
@@ -127,12 +158,23 @@ impl<'s> CaddyAdapter<'s> {
                 continue;
             }
             self.sheet.met.insert(step.directive.number);
-            match step.matcher.as_ref().map_or(Ok(true), |matcher| matcher.verdict(holds, made.has_tls)) {
+            let decided = |matcher: &Expression| match is_minor(step.directive) {
+                true => matcher.minor_verdict(holds, made.has_tls),
+                false => matcher.verdict(holds, made.has_tls),
+            };
+            match step.matcher.as_ref().map_or(Ok(true), decided) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(why) => {
                     let instead =
-                        "write a [[route]] with `host`, `path`, `methods`, `headers`, `query` or `clients`";
+                        "write a [[route]] with `host`, `path`, `clients` or `when`: docs/conditions.md";
+                    if protects(step.directive) {
+                        let why = format!("{why}; its requests get 501, so that they are not let through");
+                        self.sheet.refuse(step.directive.number, &why, instead);
+                        let answer = rules::answer(501, Some(("not taken over from caddy\n", "text/plain")));
+                        self.done(step.directive, answer, made);
+                        return;
+                    }
                     self.sheet.refuse(step.directive.number, &why, instead);
                     continue;
                 }
@@ -142,8 +184,52 @@ impl<'s> CaddyAdapter<'s> {
                 handled |= is_handle;
                 self.inner(step, named, holds, made);
             } else {
+                self.change(step, holds);
                 self.step(step, made);
             }
+        }
+    }
+
+    /// Remembers what a directive changes: later matchers see the new path and fields.
+    fn change(&self, step: &DirectiveStep<'s>, holds: &Holds<'_>) {
+        match step.directive.name.as_str() {
+            "rewrite" => {
+                let to = step.words.first().map_or("", String::as_str);
+                holds.change_path(match to.split_once('{') {
+                    None => PathNow::Is(to.split('?').next().unwrap_or_default().to_owned()),
+                    Some((begin, "uri}" | "path}")) => PathNow::Begins(format!("{begin}/")),
+                    Some(_) => PathNow::Unknown,
+                });
+            }
+            "uri" => {
+                holds.change_path(match step.words {
+                    [action, prefix] if action == "strip_prefix" => {
+                        PathNow::Without(prefix.trim_end_matches('/').to_owned())
+                    }
+                    _ => PathNow::Unknown,
+                });
+            }
+            "try_files" => {
+                holds.change_path(PathNow::Unknown);
+            }
+            "request_header" => {
+                let own = step.words.first().map(|name| (name.as_str(), step.words.get(1).cloned()));
+                let inner = step.directive.inner().iter();
+                for (name, value) in own
+                    .into_iter()
+                    .chain(inner.map(|inner| (inner.name.as_str(), inner.words.first().cloned())))
+                {
+                    let now = match (name.strip_prefix('-'), value) {
+                        (Some(_), _) => FieldNow::Absent,
+                        (None, Some(value)) if !value.contains('{') && !name.starts_with('+') => {
+                            FieldNow::Is(value)
+                        }
+                        _ => FieldNow::Unknown,
+                    };
+                    holds.change_field(name.trim_start_matches(['-', '+', '?', '>']), now);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -157,15 +243,18 @@ impl<'s> CaddyAdapter<'s> {
         let block = step.directive.inner();
         let named = matchers::named(block, named);
         made.outcome.from.extend(from(step.directive));
-        if step.directive.name == "handle_path" {
-            made.strip = step.directive.word(0).trim_end_matches('*').trim_end_matches('/').to_owned();
-        }
+        let stripped = stripped(step.directive);
+        let before = stripped.as_ref().map(|prefix| holds.change_path(PathNow::Without(prefix.clone())));
+        made.strip = stripped.unwrap_or_else(|| made.strip.clone());
         let steps =
             if step.directive.name == "route" { in_order(block, &named) } else { sorted(block, &named) };
-        let before = made.root;
+        let root = made.root;
         self.go(&steps, &named, holds, made);
         if !made.is_done {
-            made.root = before;
+            made.root = root;
+        }
+        if let Some(before) = before {
+            holds.restore_path(before);
         }
     }
 
@@ -199,13 +288,19 @@ impl<'s> CaddyAdapter<'s> {
             "reverse_proxy" => self.pass(directive, step.words, made),
             "file_server" => self.files(step.directive, step.words, made),
             "php_fastcgi" => {
-                let instead = "put an HTTP server in front of the application";
-                self.sheet.refuse(directive.number, "Vanward speaks only HTTP to servers", instead);
+                let instead = "write an upstream with `fcgi://` servers and `fastcgi`: docs/fastcgi.md";
+                let why = "its scripts are options of the upstream";
+                self.sheet.refuse(directive.number, why, instead);
                 self.done(
                     directive,
                     rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
                     made,
                 );
+            }
+            "vars" if step.matcher.is_none() => {
+                let why = "its constants are written where matchers use them";
+                self.sheet.needless(directive.number, why);
+                directive.inner().iter().for_each(|inner| self.sheet.needless(inner.number, why));
             }
             "log_skip" | "skip_log" => made.outcome.options.set("access_log", false, from(directive)),
             _ => {

@@ -9,17 +9,50 @@ use crate::values;
 /// The named matchers of a site, without the `@`.
 pub(super) type Named<'s> = BTreeMap<&'s str, Expression>;
 
+/// Constants that the directive `vars` sets for all requests of a block; `None` if the value is not constant.
+type Constants<'s> = BTreeMap<&'s str, Option<&'s str>>;
+
 pub(super) fn named<'s>(block: &'s [Directive], outer: &Named<'s>) -> Named<'s> {
+    let mut constants = Constants::new();
+    for directive in block.iter().filter(|directive| directive.name == "vars") {
+        let pairs: Vec<(&str, &str)> = match directive.words.as_slice() {
+            [name, value] if !name.starts_with(['/', '@', '*']) => vec![(name, value)],
+            [] => directive.inner().iter().map(|inner| (inner.name.as_str(), inner.word(0))).collect(),
+            [_, rest @ ..] => rest.first().map(|name| (name.as_str(), "{}")).into_iter().collect(),
+        };
+        for (name, value) in pairs {
+            let is_constant = !value.contains('{') && !constants.contains_key(name);
+            constants.insert(name, is_constant.then_some(value));
+        }
+    }
     let mut named = outer.clone();
     for directive in block {
         let Some(name) = directive.name.strip_prefix('@') else { continue };
         let expression = match &directive.block {
-            Some(inner) => set(inner),
+            Some(inner) => set(inner, &constants),
+            None if directive.word(0) == "vars" => vars(directive, &directive.words[1..], &constants),
             None => one(directive, directive.word(0), directive.words.get(1..).unwrap_or_default()),
         };
         named.insert(name, expression);
     }
     named
+}
+
+/// Whether a variable or placeholder has one of these values.
+fn vars(directive: &Directive, words: &[String], constants: &Constants<'_>) -> Expression {
+    let Some((name, values)) = words.split_first() else {
+        return Expression::Unsaid("`vars` names no variable".to_owned());
+    };
+    if let Some(atoms) = super::cel::equals(name, values) {
+        return Expression::Any(atoms, directive.number);
+    }
+    match constants.get(name.as_str()) {
+        Some(Some(constant)) => {
+            let never = Expression::Any(Vec::new(), directive.number);
+            if values.iter().any(|value| value == constant) { never.not() } else { never }
+        }
+        _ => Expression::Unsaid(format!("the value of {name} is not constant")),
+    }
 }
 
 /// Returns the matcher at the start of a directive and its number of words; `None` matches all requests.
@@ -39,27 +72,36 @@ pub(super) fn expression(directive: &Directive, named: &Named<'_>) -> (Option<Ex
 }
 
 /// Parses a matcher set. All conditions must hold, but only one of those with the same kind and field.
-fn set(block: &[Directive]) -> Expression {
+fn set(block: &[Directive], constants: &Constants<'_>) -> Expression {
     let mut kinds: Vec<(String, Vec<Expression>)> = Vec::new();
     for directive in block {
         let kind = match directive.name.as_str() {
-            name @ ("header" | "query") => format!("{name} {}", directive.word(0).to_ascii_lowercase()),
+            name @ ("header" | "header_regexp") => {
+                let field = directive.words.iter().rev().nth(1).or(directive.words.first());
+                format!("{name} {}", field.map_or(String::new(), |field| field.to_ascii_lowercase()))
+            }
+            "query" if directive.words.len() == 1 => {
+                format!("query {}", directive.word(0).split('=').next().unwrap_or_default())
+            }
+            "query" => format!("query {}", directive.number),
+            "vars" => format!("vars {}", directive.word(0)),
             // Several of these must all hold.
             name @ ("not" | "expression") => format!("{name} {}", directive.number),
             name => name.to_owned(),
         };
-        let expression = one(directive, &directive.name, &directive.words);
+        let expression = match directive.name.as_str() {
+            "vars" => vars(directive, &directive.words, constants),
+            name => one(directive, name, &directive.words),
+        };
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, list)) => list.push(expression),
             None => kinds.push((kind, vec![expression])),
         }
     }
-    let either =
-        |mut list: Vec<Expression>| if list.len() == 1 { list.remove(0) } else { Expression::Either(list) };
-    Expression::all(kinds.into_iter().map(|(_, list)| either(list)).collect())
+    Expression::all(kinds.into_iter().map(|(_, list)| Expression::either(list)).collect())
 }
 
-fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
+pub(super) fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
     let unsaid = || Expression::Unsaid(format!("routes cannot match on `{name}`"));
     let each = |made: &dyn Fn(&str) -> Option<Atom>| {
         let atoms: Option<Vec<Atom>> = words.iter().map(|word| made(word)).collect();
@@ -80,6 +122,7 @@ fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
             let methods = words.iter().map(|method| method.to_ascii_uppercase()).collect();
             Expression::Any(vec![Atom::Methods(methods)], directive.number)
         }
+        "expression" => super::cel::read(&words.join(" "), directive),
         "header" | "query" | "header_regexp" => fields(directive, name, words).unwrap_or_else(unsaid),
         "remote_ip" | "client_ip" => {
             let networks: Vec<String> = words
@@ -104,15 +147,32 @@ fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
         "protocol" => match words {
             [scheme] if scheme == "https" => Expression::Tls,
             [scheme] if scheme == "http" => Expression::Tls.not(),
+            [version] => version_is(version)
+                .map_or_else(unsaid, |said| Expression::Any(vec![Atom::When(said)], directive.number)),
             _ => unsaid(),
         },
         "not" => match (&directive.block, words.split_first()) {
-            (Some(inner), _) if name == directive.name => set(inner).not(),
+            (Some(inner), _) if name == directive.name => set(inner, &Constants::new()).not(),
             (_, Some((first, rest))) => one(directive, first, rest).not(),
             _ => unsaid(),
         },
         _ => unsaid(),
     }
+}
+
+/// A condition on the version of HTTP: `http/1.1`, or `http/2+` for later ones, too.
+fn version_is(text: &str) -> Option<String> {
+    const VERSIONS: [(&str, &str); 4] =
+        [("http/1.0", "1.0"), ("http/1.1", "1.1"), ("http/2", "2"), ("http/3", "3")];
+    if text == "grpc" {
+        let kind = "(request.headers[\"content-type\"] ?? \"\")";
+        return Some(format!("{kind}.startsWith(\"application/grpc\")"));
+    }
+    let bare = text.strip_suffix('+').unwrap_or(text);
+    let place = VERSIONS.iter().position(|(name, _)| *name == bare)?;
+    let last = if text.ends_with('+') { VERSIONS.len() } else { place + 1 };
+    let names: Vec<String> = VERSIONS[place..last].iter().map(|(_, here)| format!("\"{here}\"")).collect();
+    Some(format!("request.version in [{}]", names.join(", ")))
 }
 
 /// Caddy's name for private networks.
@@ -134,13 +194,30 @@ fn fields(directive: &Directive, name: &str, words: &[String]) -> Option<Express
         ("header_regexp", [.., field, pattern]) => {
             Atom::Header(field.clone(), TextIs::Pattern(values::expression(pattern, false).ok()?))
         }
+        ("query", [pair]) if pair.is_empty() => Atom::When("(request.query ?? \"\") == \"\"".to_owned()),
         ("query", [pair]) => match pair.split_once('=')? {
+            (_, value) if value.contains('{') => return None,
             (name, "*") => Atom::Query(name.to_owned(), TextIs::Present),
             (name, value) => Atom::Query(name.to_owned(), TextIs::Exact(value.to_owned())),
         },
+        ("query", [_, _, ..]) => return pairs(directive, words),
         _ => return None,
     };
     Some(Expression::Any(vec![atom], directive.number))
+}
+
+/// Several pairs: all keys, each with one of its values.
+fn pairs(directive: &Directive, words: &[String]) -> Option<Expression> {
+    let mut keys: Vec<(&str, Vec<Expression>)> = Vec::new();
+    for word in words {
+        let (key, _) = word.split_once('=')?;
+        let one = fields(directive, "query", std::slice::from_ref(word))?;
+        match keys.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, list)) => list.push(one),
+            None => keys.push((key, vec![one])),
+        }
+    }
+    Some(Expression::all(keys.into_iter().map(|(_, list)| Expression::either(list)).collect()))
 }
 
 /// Parses a value with `*` at its beginning or end.

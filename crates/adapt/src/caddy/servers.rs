@@ -218,8 +218,8 @@ impl<'s> CaddyAdapter<'s> {
         if transport.word(0) != "http" {
             return self.sheet.refuse(
                 transport.number,
-                "Vanward speaks only HTTP to servers",
-                "put an HTTP server in front of the application",
+                "only HTTP is taken over",
+                "write an upstream with `fcgi://` servers and `fastcgi`: docs/fastcgi.md",
             );
         }
         self.sheet.needless(transport.number, "its options are those of the upstream");

@@ -5,7 +5,7 @@ use super::matchers::{self, Named};
 use super::{CaddyAdapter, from};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
-use crate::rules::{self, HostIs, RegionOutcome, Test};
+use crate::rules::{self, Atom, HostIs, RegionOutcome, Test};
 use crate::sheet::one_or_list;
 use crate::source::Directive;
 
@@ -162,9 +162,6 @@ impl<'s> CaddyAdapter<'s> {
                 }
             }
         }
-        for (number, why) in rules::segments(&tests) {
-            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
-        }
         let steps = sorted(site.block, &named);
         let found = rules::routes(&tests, &mut |holds| {
             let outcome = RegionOutcome { from: from(site.head), options: DraftTable::default() };
@@ -183,13 +180,7 @@ impl<'s> CaddyAdapter<'s> {
             }
             made.outcome
         });
-        for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that matches this and another expression gets the result of the first \
-                           one";
-                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
-            }
-        }
+        self.sheet.report(&found);
         found.tables
     }
 
@@ -429,7 +420,16 @@ fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>) {
         }
         if super::directives::has_directives(&directive.name) {
             let named = matchers::named(directive.inner(), named);
-            gather(directive.inner(), &named, tests);
+            let mut inner = Vec::new();
+            gather(directive.inner(), &named, &mut inner);
+            if let Some(prefix) = super::directives::stripped(directive) {
+                // The inner conditions see the rest of the path.
+                for test in &mut inner {
+                    let Atom::Path(path) = &test.atom else { continue };
+                    test.atom = Atom::Path(path.behind(&prefix).unwrap_or_else(|| path.clone()));
+                }
+            }
+            tests.extend(inner);
         }
     }
 }

@@ -84,7 +84,7 @@ impl CaddyReader {
             let name = if opens && words.len() == 1 { "{".to_owned() } else { first.text.clone() };
             // A comma continues the line: addresses of a site.
             let count = if opens { words.len() - 1 } else { words.len() };
-            let texts: Vec<String> = words[..count].iter().skip(1).map(|word| word.text.clone()).collect();
+            let texts = texts(&words[..count]);
             if self.source.places.len() >= DIRECTIVES_MAX {
                 return Err(end.wrong(
                     Some(first),
@@ -172,6 +172,32 @@ impl CaddyReader {
         }
         Ok(all)
     }
+}
+
+/// Returns the words after the name of a directive. Within an expression, quotes stay.
+fn texts(words: &[&CaddyToken]) -> Vec<String> {
+    let name = words.first().map_or("", |word| word.text.as_str());
+    let first = words.get(1).map_or("", |word| word.text.as_str());
+    let is_matcher = name.starts_with('@');
+    let mut texts: Vec<String> = words.iter().skip(1).map(|word| word.text.clone()).collect();
+    let start = match first {
+        // `@name `EXPRESSION`` is short for `@name expression `EXPRESSION``.
+        _ if is_matcher && words.len() == 2 && words[1].is_quoted => {
+            texts.insert(0, "expression".to_owned());
+            return texts;
+        }
+        "expression" if is_matcher || name == "not" => 2,
+        _ if name == "expression" => 1,
+        _ => return texts,
+    };
+    if words.len() > start + 1 {
+        for (text, word) in
+            texts.iter_mut().zip(&words[1..]).skip(start - 1).filter(|(_, word)| word.is_quoted)
+        {
+            *text = format!("\"{}\"", word.text.replace('\\', "\\\\").replace('"', "\\\""));
+        }
+    }
+    texts
 }
 
 /// Takes the tokens of a line. A comma continues the addresses of a site.
@@ -298,6 +324,8 @@ mod tests {
             ("(s) {\n header X {args[0]}\n}\na {\n import s 1\n}", "(s); a [import s,1; header X,1]"),
             ("a {\n import *.c\n}", "a [import *.c; more here]"),
             ("a {\n respond `{ }` \\\n 201\n}", "a [respond { },201]"),
+            ("a {\n @m expression {path} == \"/x\"\n}", "a [@m expression,{path},==,\"/x\"]"),
+            ("a {\n @m `{path} == \"/x\"`\n}", "a [@m expression,{path} == \"/x\"]"),
         ];
         for (text, expected) in cases {
             assert_eq!(tree(text), expected, "{text}");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 9] = [
+const SAMPLES: [&str; 13] = [
     include_str!("../../samples/caddy/01-reverse-proxy.Caddyfile"),
     include_str!("../../samples/caddy/02-automatic-https.Caddyfile"),
     include_str!("../../samples/caddy/03-static-site.Caddyfile"),
@@ -13,6 +13,10 @@ const SAMPLES: [&str; 9] = [
     include_str!("../../samples/caddy/07-auth.Caddyfile"),
     include_str!("../../samples/caddy/08-rewrites.Caddyfile"),
     include_str!("../../samples/caddy/09-gateway.Caddyfile"),
+    include_str!("../../samples/caddy/10-expressions.Caddyfile"),
+    include_str!("../../samples/caddy/11-sets.Caddyfile"),
+    include_str!("../../samples/caddy/12-handles.Caddyfile"),
+    include_str!("../../samples/caddy/13-guards.Caddyfile"),
 ];
 
 #[track_caller]
@@ -117,6 +121,47 @@ fn directives_become_options() {
     for (lines, option) in cases {
         let written = options(&checked(&format!(":80 {{\n {lines}\n}}\n")));
         assert!(written.iter().any(|line| line == option), "{lines}: {written:#?}");
+    }
+}
+
+#[test]
+fn matchers_that_no_option_expresses_become_expressions() {
+    let closed =
+        "respond = { status = 501, body = \"not taken over from caddy\\n\", content_type = \"text/plain\" }";
+    let a = "upstream = \"127.0.0.1-1\"";
+    let cases: [(&str, &[&str]); 7] = [
+        (
+            "@m expression {method} == \"POST\" || {query.a} == \"1\"\n respond @m 201",
+            &[
+                "when = 'request.method == \"POST\" || \"1\" in request.query[\"a\"]'; respond = { status = 201 }",
+                a,
+            ],
+        ),
+        (
+            "@m {\n header X-A *\n not header X-B *\n }\n respond @m 201",
+            &[
+                "headers = { X-A = true }; when = '!(\"x-b\" in request.headers)'; respond = { status = 201 }",
+                a,
+            ],
+        ),
+        (
+            "@m protocol http/2+\n respond @m 505",
+            &["when = 'request.version in [\"2\", \"3\"]'; respond = { status = 505 }", a],
+        ),
+        ("vars x y\n @m vars x y\n respond @m 201", &["respond = { status = 201 }"]),
+        // Matchers within `handle_path` see the rest of the path.
+        (
+            "handle_path /a/* {\n respond /b 201\n reverse_proxy :1\n }",
+            &["path = \"= /a/b\"; respond = { status = 201 }"],
+        ),
+        // What protects is closed where its condition is unknown.
+        ("@m file /x\n respond @m 403", &[closed]),
+        ("@m {\n method PUT\n file /x\n }\n abort @m", &[&format!("methods = \"PUT\"; {closed}"), a]),
+    ];
+    for (lines, expected) in cases {
+        let found = routes(&checked(&format!(":80 {{\n {lines}\n reverse_proxy :1\n}}\n")));
+        assert!(expected.iter().all(|route| found.iter().any(|found| found == route)), "{lines}: {found:#?}");
+        assert!(found.len() >= expected.len(), "{lines}: {found:#?}");
     }
 }
 

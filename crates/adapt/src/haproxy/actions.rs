@@ -1,9 +1,9 @@
 //! Actions of rules: responses, redirects, fields, paths, passwords, rates.
 
-use super::frontends::{ConditionVerdict, FrontendRule, RequestFacts};
+use super::frontends::{ConditionVerdict, FrontendRule, RateRule, RequestFacts};
 use super::{HaproxyAdapter, format, values};
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::{self, RegionOutcome};
+use crate::rules::{self, FieldNow, Holds, PathNow, RegionOutcome};
 use crate::values as written;
 
 /// Unsupported actions, and what to do instead.
@@ -57,17 +57,27 @@ impl<'s> HaproxyAdapter<'s> {
         facts: RequestFacts<'_>,
         made: &mut RegionOutcome,
     ) -> bool {
-        for rule in rules {
+        let mut allowed = None;
+        for (at, rule) in rules.iter().enumerate() {
             let action = action(rule);
-            match self.verdict(rule, facts, made) {
+            let is_skipped = allowed.is_some() && rule.line.word(0) == "http-request";
+            // Rules about fields do not matter to requests that are refused: their conditions are decided last.
+            if is_skipped || is_minor(action) && !facts.is_in_order {
+                continue;
+            }
+            match self.verdict(rule, facts, made, is_minor(action)) {
                 ConditionVerdict::No => {}
+                // The rules after it are skipped, except for those of other kinds.
+                ConditionVerdict::Yes if action == "allow" => allowed = Some(at),
                 ConditionVerdict::Yes => {
-                    if self.act(rule, action, made) {
+                    if self.act(rule, action, facts.holds, made) {
                         return true;
                     }
                 }
-                ConditionVerdict::Above(counter, most, numbers) => {
-                    self.rate(rule, place, (&counter, most), &numbers, made);
+                ConditionVerdict::Above(rate) => {
+                    if self.rate(rule, place, &rate, made) {
+                        return true;
+                    }
                 }
                 // An unnecessary password prompt is safer than a missing one.
                 ConditionVerdict::Unsaid(why) if action == "auth" => {
@@ -77,16 +87,44 @@ impl<'s> HaproxyAdapter<'s> {
                         &format!("every client is asked for a password: {why}"),
                         instead,
                     );
-                    self.act(rule, action, made);
+                    self.act(rule, action, facts.holds, made);
                 }
+                ConditionVerdict::Unsaid(why) if protects(rule, action) => {
+                    return self.closed(rule, &why, made);
+                }
+                ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
+            }
+        }
+        let until = allowed.unwrap_or(rules.len());
+        for rule in rules[..until].iter().filter(|_| !facts.is_in_order) {
+            let action = action(rule);
+            if !is_minor(action) {
+                continue;
+            }
+            match self.verdict(rule, facts, made, true) {
+                ConditionVerdict::No => {}
+                ConditionVerdict::Yes => drop(self.act(rule, action, facts.holds, made)),
+                ConditionVerdict::Above(_) => self.unsaid(rule, "a rate only refuses"),
                 ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
             }
         }
         false
     }
 
+    /// Answers 501 in place of a rule that protects and has no translation. Returns `true`: it answers.
+    fn closed(&mut self, rule: &FrontendRule<'_>, why: &str, made: &mut RegionOutcome) -> bool {
+        self.unsaid(rule, &format!("{why}; its requests get 501, so that they are not let through"));
+        self.not_taken(rule, made)
+    }
+
     /// Applies an action. Returns whether it answers.
-    fn act(&mut self, rule: &FrontendRule<'s>, action: &str, made: &mut RegionOutcome) -> bool {
+    fn act(
+        &mut self,
+        rule: &FrontendRule<'s>,
+        action: &str,
+        holds: &Holds<'_>,
+        made: &mut RegionOutcome,
+    ) -> bool {
         match action {
             "deny" | "reject" | "tarpit" | "silent-drop" => {
                 self.denied(rule, action, made);
@@ -97,13 +135,15 @@ impl<'s> HaproxyAdapter<'s> {
                 return true;
             }
             "redirect" => return self.redirected(rule, made),
-            "allow" => {
-                let why = "the rules after it would be skipped";
-                self.unsaid(rule, why);
-            }
             "auth" => self.password(rule, made),
-            "set-header" | "add-header" | "del-header" => self.field(rule, action, "request_headers", made),
-            "set-path" | "replace-path" => self.path(rule, action, made),
+            "set-header" | "add-header" | "del-header" => {
+                holds.change_field(rule.line.word(2), field_now(rule, action));
+                self.field(rule, action, "request_headers", made);
+            }
+            "set-path" | "replace-path" => {
+                holds.change_path(path_now(rule, action));
+                self.path(rule, action, made);
+            }
             "track-sc0" | "track-sc1" | "track-sc2" | "track-sc" => self.sheet.say_if_unsaid(
                 rule.line.number,
                 crate::RemarkKind::NeedsNothing,
@@ -245,7 +285,7 @@ impl<'s> HaproxyAdapter<'s> {
     }
 
     /// Answers 501 in place of an unsupported rule, so that its requests do not reach another rule.
-    fn not_taken(&mut self, rule: &FrontendRule<'_>, made: &mut RegionOutcome) -> bool {
+    pub(super) fn not_taken(&mut self, rule: &FrontendRule<'_>, made: &mut RegionOutcome) -> bool {
         made.options.keep(&["auth", "rate_limit"]);
         let answer = rules::answer(501, Some(("not taken over from haproxy\n", "text/plain")));
         made.options.set("respond", answer, rule.from());
@@ -366,18 +406,19 @@ impl<'s> HaproxyAdapter<'s> {
         }
     }
 
-    /// Translates a rule that rejects clients above a rate.
+    /// Translates a rule that rejects clients above a rate. Returns whether requests are answered without it.
     fn rate(
         &mut self,
         rule: &FrontendRule<'s>,
         place: usize,
-        (counter, most): (&str, u64),
-        numbers: &[usize],
+        rate: &RateRule,
         made: &mut RegionOutcome,
-    ) {
-        if !matches!(action(rule), "deny" | "tarpit" | "reject" | "silent-drop" | "return") {
-            return self.unsaid(rule, "a rate only refuses");
+    ) -> bool {
+        if !protects(rule, action(rule)) {
+            self.unsaid(rule, "a rate only refuses");
+            return false;
         }
+        let RateRule { counter, most, numbers, when } = rate;
         let lines = self.sections.iter().flat_map(|section| &section.lines);
         let name = format!("track-{counter}");
         let tracks = |line: &super::syntax::HaproxyLine| {
@@ -404,11 +445,11 @@ impl<'s> HaproxyAdapter<'s> {
             None => Some("client".to_owned()),
         };
         let (Some(period), Some(key)) = (period.filter(|period| *period > 0), key) else {
-            let why = "its table or its key is not understood";
-            return self.unsaid(rule, why);
+            return self.closed(rule, "its table or its key is not understood", made);
         };
         let rate = format!("{most}/{}", written::duration(period.min(86_400_000)));
-        let pairs = [("rate".to_owned(), rate.into()), ("key".to_owned(), key.into())];
+        let mut pairs = vec![("rate".to_owned(), rate.into()), ("key".to_owned(), key.into())];
+        pairs.extend(when.iter().map(|when| ("when".to_owned(), when.as_str().into())));
         let mut origins = rule.from();
         origins.extend(
             numbers
@@ -418,7 +459,7 @@ impl<'s> HaproxyAdapter<'s> {
                 .chain(stick.map(|line| line.number))
                 .map(StatementOrigin::Directive),
         );
-        let table = DraftValue::Table(pairs.into());
+        let table = DraftValue::Table(pairs);
         if rule.behind("deny_status").or_else(|| rule.behind("status")) != Some("429") {
             self.sheet.differs(rule.line.number, "clients get 429 with Retry-After", "");
         }
@@ -430,6 +471,7 @@ impl<'s> HaproxyAdapter<'s> {
             }
             Some(known) => made.options.set("rate_limit", DraftValue::List(vec![known, table]), origins),
         }
+        false
     }
 
     pub(super) fn responses(
@@ -440,7 +482,7 @@ impl<'s> HaproxyAdapter<'s> {
     ) {
         for rule in rules {
             let action = action(rule);
-            match self.verdict(rule, facts, made) {
+            match self.verdict(rule, facts, made, true) {
                 ConditionVerdict::No => {}
                 ConditionVerdict::Yes => match action {
                     "set-header" | "add-header" | "del-header" => {
@@ -452,7 +494,7 @@ impl<'s> HaproxyAdapter<'s> {
                     }
                     _ => self.refused(rule, action),
                 },
-                ConditionVerdict::Above(..) => self.unsaid(rule, "a rate only refuses requests"),
+                ConditionVerdict::Above(_) => self.unsaid(rule, "a rate only refuses requests"),
                 ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
             }
         }
@@ -464,6 +506,44 @@ fn action<'r>(rule: &'r FrontendRule<'_>) -> &'r str {
         "redirect" => "redirect",
         "tcp-request" => rule.line.word(2),
         _ => rule.line.word(1),
+    }
+}
+
+/// Whether a rule only adds to requests or responses that are let through.
+fn is_minor(action: &str) -> bool {
+    matches!(action, "set-header" | "add-header" | "capture" | "set-log-level" | "set-nice" | "set-tos")
+        || action.starts_with("track-sc")
+}
+
+/// Whether a rule refuses requests.
+fn protects(rule: &FrontendRule<'_>, action: &str) -> bool {
+    match action {
+        "deny" | "tarpit" | "reject" | "silent-drop" => true,
+        "return" => rule.behind("status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(200) >= 400,
+        _ => false,
+    }
+}
+
+/// The value of a field after a rule that changes it.
+fn field_now(rule: &FrontendRule<'_>, action: &str) -> FieldNow {
+    match action {
+        "del-header" => FieldNow::Absent,
+        "set-header" => match rule.words().get(3) {
+            Some(value) if !value.contains('%') => FieldNow::Is(value.clone()),
+            _ => FieldNow::Unknown,
+        },
+        _ => FieldNow::Unknown,
+    }
+}
+
+/// The path after a rule that changes it.
+fn path_now(rule: &FrontendRule<'_>, action: &str) -> PathNow {
+    let text = rule.words().get(2).map_or("", String::as_str);
+    match text.split_once('%') {
+        _ if action != "set-path" => PathNow::Unknown,
+        None => PathNow::Is(text.to_owned()),
+        Some((begin, "[path]")) => PathNow::Begins(format!("{begin}/")),
+        Some(_) => PathNow::Unknown,
     }
 }
 

@@ -564,10 +564,12 @@ impl<'s> HaproxyAdapter<'s> {
         let section = &self.sections[place];
         for line in section.lines.iter().filter(|line| line.word(0) == "use_backend") {
             let (condition, _) = condition(line, &self.acls[place], include);
-            let literals: Vec<_> = condition.iter().flat_map(|condition| condition.0.iter()).collect();
+            let literals: Vec<_> =
+                condition.iter().flat_map(|condition| condition.alternatives.iter()).collect();
             let mut hosts = Vec::new();
             let mut origins = from(line);
-            let mut is_plain = !literals.is_empty();
+            let is_unless = condition.as_ref().is_some_and(|condition| condition.is_unless);
+            let mut is_plain = !literals.is_empty() && !is_unless;
             for literal in &literals {
                 is_plain &= literal.len() == 1 && !literal[0].negated;
                 for criterion in literal.iter().flat_map(|literal| &literal.any) {

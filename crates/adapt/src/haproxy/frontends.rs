@@ -1,12 +1,12 @@
 //! Applies each frontend's rules once for every kind of request that its conditions distinguish.
 
 use super::HaproxyAdapter;
-use super::acl::{AclCondition, Literal, Term, condition};
+use super::acl::{AclCondition, KnownFacts, Term, condition};
 use super::binds::Bind;
 use super::syntax::HaproxyLine;
 use crate::Include;
 use crate::draft::{DraftTable, StatementOrigin};
-use crate::rules::{self, Holds, RegionOutcome, Test};
+use crate::rules::{self, Atom, Expression, Formula, Holds, RegionOutcome, Test};
 
 pub(super) struct FrontendRule<'s> {
     pub(super) line: &'s HaproxyLine,
@@ -43,13 +43,33 @@ pub(super) struct RequestFacts<'h> {
     pub(super) holds: &'h Holds<'h>,
     has_tls: bool,
     port: Option<u16>,
+    /// Whether conditions depend on fields that rules change, so that the order of all rules matters.
+    pub(super) is_in_order: bool,
+}
+
+/// Requests above a rate, from the condition of a rule.
+pub(super) struct RateRule {
+    pub(super) counter: String,
+    pub(super) most: u64,
+    /// The lines of the condition.
+    pub(super) numbers: Vec<usize>,
+    /// The rest of the condition, for `when` of the rate.
+    pub(super) when: Option<String>,
+}
+
+/// Where requests go after the rules of a frontend.
+enum Chosen {
+    Backend(usize),
+    /// A rule has answered.
+    Answered,
+    Nothing,
 }
 
 pub(super) enum ConditionVerdict {
     Yes,
     No,
-    /// For clients above a rate: counter, number, and the origins.
-    Above(String, u64, Vec<usize>),
+    /// For clients above a rate.
+    Above(RateRule),
     Unsaid(String),
 }
 
@@ -134,36 +154,23 @@ impl<'s> HaproxyAdapter<'s> {
             || sets.iter().flat_map(|set| set.requests.iter().chain(&set.backends).chain(&set.responses));
         let conditions: Vec<&AclCondition> = all().filter_map(|rule| rule.condition.as_ref()).collect();
         let tests: Vec<Test> = conditions.iter().flat_map(|condition| condition.tests()).collect();
-        for (number, why) in rules::segments(&tests) {
-            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
-        }
         let goes_by = |is_it: fn(&Term) -> bool| {
             conditions.iter().flat_map(|condition| condition.terms()).any(|criterion| is_it(&criterion.term))
         };
-        let by_tls = goes_by(|term| matches!(term, Term::Tls));
+        let by_tls = goes_by(|term| matches!(term, Term::Tls(_)));
         let by_port = goes_by(|term| matches!(term, Term::Port(_)));
         for rule in all() {
             self.sheet.met.insert(rule.line.number);
             self.sheet.met.extend(rule.condition.iter().flat_map(AclCondition::numbers));
         }
+        let is_in_order = depends_on_order(&sets, &tests);
         let mut made: Vec<(Vec<String>, Vec<DraftTable>)> = Vec::new();
         for class in classes(binds, by_tls, by_port) {
             let found = rules::routes(&tests, &mut |holds| {
-                self.judge(&sets, RequestFacts { holds, has_tls: class.has_tls, port: class.port })
+                let facts = RequestFacts { holds, has_tls: class.has_tls, port: class.port, is_in_order };
+                self.judge(&sets, facts)
             });
-            for (origins, why) in [
-                (
-                    found.unsaid,
-                    "a request that matches this and another expression gets the result of the first one",
-                ),
-                (found.dropped, "it has more conditions than can become routes"),
-            ] {
-                for origin in origins {
-                    if let StatementOrigin::Directive(number) = origin {
-                        self.sheet.differs(number, why, "write a [[route]] for requests that match both");
-                    }
-                }
-            }
+            self.sheet.report(&found);
             let is_same = |tables: &Vec<DraftTable>| {
                 tables.len() == found.tables.len()
                     && tables.iter().zip(&found.tables).all(|(one, other)| one.says_the_same(other))
@@ -219,13 +226,14 @@ impl<'s> HaproxyAdapter<'s> {
         if self.requests(&front.requests, front.place, facts, &mut made) {
             return made;
         }
-        let Some(back) = self.chosen(front, facts, &mut made) else {
-            made.options.set(
-                "respond",
-                rules::answer(503, None),
-                vec![StatementOrigin::Default("no backend is chosen")],
-            );
-            return made;
+        let back = match self.chosen(front, facts, &mut made) {
+            Chosen::Backend(back) => back,
+            Chosen::Answered => return made,
+            Chosen::Nothing => {
+                let why = vec![StatementOrigin::Default("no backend is chosen")];
+                made.options.set("respond", rules::answer(503, None), why);
+                return made;
+            }
         };
         let Some(set) = sets.iter().find(|set| set.place == back) else { return made };
         if back != front.place {
@@ -242,14 +250,9 @@ impl<'s> HaproxyAdapter<'s> {
         made
     }
 
-    fn chosen(
-        &mut self,
-        front: &RuleSet<'s>,
-        facts: RequestFacts<'_>,
-        made: &mut RegionOutcome,
-    ) -> Option<usize> {
+    fn chosen(&mut self, front: &RuleSet<'s>, facts: RequestFacts<'_>, made: &mut RegionOutcome) -> Chosen {
         for rule in &front.backends {
-            match self.verdict(rule, facts, made) {
+            match self.verdict(rule, facts, made, false) {
                 ConditionVerdict::No => {}
                 ConditionVerdict::Yes => {
                     made.from.push(StatementOrigin::Directive(rule.line.number));
@@ -263,87 +266,117 @@ impl<'s> HaproxyAdapter<'s> {
                         );
                         continue;
                     }
-                    return place;
+                    return place.map_or(Chosen::Nothing, Chosen::Backend);
                 }
-                ConditionVerdict::Above(..) => self.unsaid(rule, "no backend is chosen by a rate"),
-                ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
+                ConditionVerdict::Above(_) if !self.refuses(rule) => {
+                    self.unsaid(rule, "no backend is chosen by a rate");
+                }
+                ConditionVerdict::Unsaid(why) if !self.refuses(rule) => self.unsaid(rule, &why),
+                ConditionVerdict::Above(_) | ConditionVerdict::Unsaid(_) => {
+                    self.unsaid(
+                        rule,
+                        "its backend refuses requests, but its condition is not translated: 501",
+                    );
+                    self.not_taken(rule, made);
+                    return Chosen::Answered;
+                }
             }
         }
         if let Some(default) = self.one(front.place, &["default_backend"]) {
             made.from.push(StatementOrigin::Directive(default.number));
-            return self.backend(default.word(1));
+            return self.backend(default.word(1)).map_or(Chosen::Nothing, Chosen::Backend);
         }
         let is_listen = self.sections[front.place].kind() == "listen";
-        is_listen.then_some(front.place)
+        if is_listen { Chosen::Backend(front.place) } else { Chosen::Nothing }
+    }
+
+    /// Whether a backend refuses all requests: it has no server, or denies without a condition.
+    fn refuses(&self, rule: &FrontendRule<'_>) -> bool {
+        let Some(place) = self.backend(rule.line.word(1)) else { return false };
+        let lines = || self.levels(place).flat_map(|level| &level.lines);
+        let has_server =
+            lines().any(|line| matches!(line.word(0), "server" | "server-template" | "dispatch"));
+        let denies = lines().any(|line| {
+            line.word(0) == "http-request"
+                && matches!(line.word(1), "deny" | "tarpit" | "reject" | "silent-drop")
+                && !line.has("if")
+                && !line.has("unless")
+        });
+        !has_server || denies
     }
 
     pub(super) fn unsaid(&mut self, rule: &FrontendRule<'_>, why: &str) {
-        let instead =
-            "write a [[route]] with `host`, `path`, `methods`, `headers`, `cookie`, `query` or `clients`";
+        let instead = "write a [[route]] with `host`, `path`, `clients` or `when`: docs/conditions.md";
         self.sheet.refuse(rule.line.number, why, instead);
     }
 
+    /// Evaluates the condition of a rule. Where routes would become too many, that of a `minor` one is unsaid.
     pub(super) fn verdict(
-        &mut self,
+        &self,
         rule: &FrontendRule<'_>,
         facts: RequestFacts<'_>,
         made: &RegionOutcome,
+        is_minor: bool,
     ) -> ConditionVerdict {
         let Some(condition) = &rule.condition else { return ConditionVerdict::Yes };
-        let mut best = ConditionVerdict::No;
-        for alternative in &condition.0 {
-            let verdict = together(alternative, facts, made.options.get("auth").is_some());
-            best = match (best, verdict) {
-                (_, ConditionVerdict::Yes) => return ConditionVerdict::Yes,
-                (ConditionVerdict::No, found) => found,
-                (ConditionVerdict::Unsaid(_), found @ ConditionVerdict::Above(..)) => found,
-                (best, _) => best,
-            };
+        let RequestFacts { holds, has_tls, port, .. } = facts;
+        let is_logged_in = made.options.get("auth").is_some();
+        let said =
+            |is_above: bool| condition.expression(KnownFacts { has_tls, port, is_logged_in, is_above });
+        let decided = |said: &Expression| match is_minor {
+            true => said.minor_verdict(holds, has_tls),
+            false => said.verdict(holds, has_tls),
+        };
+        // Nearly all requests are below the rate.
+        match decided(&said(false)) {
+            Ok(true) => return ConditionVerdict::Yes,
+            Err(why) => return ConditionVerdict::Unsaid(why),
+            Ok(false) => {}
         }
-        best
+        let Some((counter, most, _)) = condition.rate() else { return ConditionVerdict::No };
+        let rate = |when: Option<String>| {
+            ConditionVerdict::Above(RateRule {
+                counter: counter.to_owned(),
+                most,
+                numbers: condition.numbers(),
+                when,
+            })
+        };
+        let above = said(true);
+        // Without a path, the rest of the condition is one of the rate, and needs no route.
+        let rest = above.rest(holds, has_tls).ok().filter(|rest| !rest.asks_for_path());
+        match rest {
+            Some(Formula::Known(true)) => return rate(None),
+            Some(Formula::Known(false)) => return ConditionVerdict::No,
+            Some(rest) => {
+                if let Some(when) = rest.written() {
+                    return rate(Some(when));
+                }
+            }
+            None => {}
+        }
+        match decided(&above) {
+            Ok(true) => rate(None),
+            Ok(false) => ConditionVerdict::No,
+            Err(why) => ConditionVerdict::Unsaid(why),
+        }
     }
 }
 
-/// Evaluates an alternative: all of its parts must hold.
-fn together(alternative: &[Literal], facts: RequestFacts<'_>, is_logged_in: bool) -> ConditionVerdict {
-    let mut best = ConditionVerdict::Yes;
-    for literal in alternative {
-        let mut found = ConditionVerdict::No;
-        for criterion in &literal.any {
-            let is = match &criterion.term {
-                Term::Any(atoms) => atoms.iter().any(|atom| facts.holds.atom(atom)),
-                Term::Tls => facts.has_tls,
-                Term::Port(ports) => facts.port.is_some_and(|port| ports.contains(&port)),
-                Term::LoggedIn(_) => is_logged_in,
-                Term::Fixed(is) => *is,
-                Term::Rate { counter, most } => {
-                    found = ConditionVerdict::Above(counter.clone(), *most, vec![criterion.number]);
-                    false
-                }
-                Term::Unsaid(why) => {
-                    found = ConditionVerdict::Unsaid(why.clone());
-                    false
-                }
-            };
-            if is {
-                found = ConditionVerdict::Yes;
-                break;
-            }
-        }
-        let found = match (literal.negated, found) {
-            // Nearly all requests are below the rate.
-            (true, ConditionVerdict::No | ConditionVerdict::Above(..)) => ConditionVerdict::Yes,
-            (true, ConditionVerdict::Yes) => ConditionVerdict::No,
-            (_, found) => found,
-        };
-        best = match (best, found) {
-            (_, ConditionVerdict::No) => return ConditionVerdict::No,
-            (best, ConditionVerdict::Yes) => best,
-            (best @ ConditionVerdict::Unsaid(_), _) => best,
-            (_, found) => found,
-        };
-    }
-    best
+/// Whether a condition asks for a request field that a rule changes.
+fn depends_on_order(sets: &[RuleSet<'_>], tests: &[Test]) -> bool {
+    let changed: Vec<String> = sets
+        .iter()
+        .flat_map(|set| &set.requests)
+        .filter(|rule| matches!(rule.line.word(1), "set-header" | "add-header" | "del-header"))
+        .map(|rule| rule.line.word(2).to_ascii_lowercase())
+        .collect();
+    tests.iter().any(|test| match &test.atom {
+        Atom::Header(name, _) => changed.contains(&name.to_ascii_lowercase()),
+        Atom::Host(_) => changed.iter().any(|name| name == "host"),
+        Atom::When(text) => changed.iter().any(|name| text.contains(&format!("request.headers[\"{name}\"]"))),
+        _ => false,
+    })
 }
 
 /// Groups the listeners of a frontend by the properties that its conditions use.

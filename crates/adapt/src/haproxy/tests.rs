@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 10] = [
+const SAMPLES: [&str; 15] = [
     include_str!("../../samples/haproxy/01-reverse-proxy.cfg"),
     include_str!("../../samples/haproxy/02-tls-redirect.cfg"),
     include_str!("../../samples/haproxy/03-hosts-paths.cfg"),
@@ -14,6 +14,11 @@ const SAMPLES: [&str; 10] = [
     include_str!("../../samples/haproxy/08-sni-tcp.cfg"),
     include_str!("../../samples/haproxy/09-gateway.cfg"),
     include_str!("../../samples/haproxy/10-tenants.cfg"),
+    include_str!("../../samples/haproxy/11-combinations.cfg"),
+    include_str!("../../samples/haproxy/12-scanners.cfg"),
+    include_str!("../../samples/haproxy/13-networks.cfg"),
+    include_str!("../../samples/haproxy/14-parameters.cfg"),
+    include_str!("../../samples/haproxy/15-order.cfg"),
 ];
 
 #[track_caller]
@@ -57,7 +62,7 @@ fn ordered_rules_become_routes() {
         ),
         (
             "acl in src 10.0.0.0/8; http-request deny if { path_beg /a } !in",
-            &["path = \"/a\"; clients = [\"10.0.0.0/8\"]; B", "path = \"/a\"; D", "B"],
+            &["path = \"~ /a.*\"; clients = [\"10.0.0.0/8\"]; B", "path = \"~ /a.*\"; D", "B"],
         ),
         // Where a prefix and an expression overlap, both count.
         (
@@ -155,8 +160,9 @@ fn a_time_for_connecting_is_that_of_all_or_of_a_backend() {
 
 #[test]
 fn a_condition_that_cannot_be_said_is_refused_and_a_password_is_asked_for() {
+    let closed = "respond = { status = 501, body = \"not taken over from haproxy\\n\", content_type = \"text/plain\" }";
     let adapted = checked(&with("http-request deny if { nbsrv(b) lt 1 }"));
-    assert_eq!(routes(&adapted), ["upstream = \"b\""]);
+    assert_eq!(routes(&adapted), [closed]);
     assert!(
         adapted.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused && remark.line == 5),
         "{:?}",
@@ -164,6 +170,70 @@ fn a_condition_that_cannot_be_said_is_refused_and_a_password_is_asked_for() {
     );
     let adapted = checked(&with("http-request auth if { var(txn.x) 1 }"));
     assert!(routes(&adapted)[0].contains("auth = "), "{}", adapted.toml);
+}
+
+#[test]
+fn what_protects_is_closed_only_where_its_condition_is_unknown() {
+    let closed = "respond = { status = 501, body = \"not taken over from haproxy\\n\", content_type = \"text/plain\" }";
+    let b = "upstream = \"b\"";
+    let cases = [
+        // The known parts bound the place.
+        (
+            "http-request deny if { path /a } { nbsrv(b) lt 1 }",
+            vec![format!("path = \"= /a\"; {closed}"), b.to_owned()],
+        ),
+        (
+            "http-request deny if { nbsrv(b) lt 1 } !{ src 10.0.0.0/8 }",
+            vec![format!("clients = [\"10.0.0.0/8\"]; {b}"), closed.to_owned()],
+        ),
+        // A known part that suffices decides.
+        (
+            "http-request deny if { method PUT } or { nbsrv(b) lt 1 }",
+            vec!["methods = \"PUT\"; respond = { status = 403 }".to_owned(), closed.to_owned()],
+        ),
+        ("http-request tarpit unless { var(txn.x) 1 }", vec![closed.to_owned()]),
+        ("http-request deny if { sc_conn_rate(0) gt 9 }", vec![closed.to_owned()]),
+        ("http-request deny if { src -f none.lst }", vec![closed.to_owned()]),
+        ("use_backend x if { nbsrv(b) lt 1 }", vec![b.to_owned()]),
+        ("use_backend c if { nbsrv(b) lt 1 }", vec![b.to_owned()]),
+        // An earlier rule changes what the condition asks for.
+        ("http-request set-header X-A %[src]; http-request deny if { hdr(x-a) 1 }", vec![closed.to_owned()]),
+        (
+            "http-request set-header X-A 1; http-request deny if { hdr(x-a) 1 }",
+            vec!["respond = { status = 403 }".to_owned()],
+        ),
+    ];
+    for (lines, expected) in cases {
+        let adapted = checked(&with(lines));
+        assert_eq!(routes(&adapted), expected, "{lines}");
+        let is_told = adapted.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused);
+        assert!(is_told || !adapted.toml.contains("501"), "{lines}: {:?}", adapted.remarks);
+    }
+}
+
+#[test]
+fn conditions_that_no_option_expresses_become_expressions() {
+    let cases = [
+        ("{ method POST } or { hdr(x) 1 }", r#"request.method == "POST" || "1" in request.headers["x"]"#),
+        ("!{ method POST } { hdr(x) -m found }", r#"request.method != "POST""#),
+        ("{ req.ver 1.0 }", r#"request.version == "1.0""#),
+        ("{ query -m sub a=1 }", r#"(request.query ?? "").contains("a=1")"#),
+        ("{ hdr_val(content-length) gt 10 }", r#"(int(request.headers["content-length"] ?? "") ?? 0) > 10"#),
+        ("{ date,utime(%H) ge 22 }", "time.getHours() >= 22"),
+        ("{ ssl_fc_sni -i a.b }", r#"(client.tls.sni ?? "").lowerAscii() == "a.b""#),
+        ("{ src_port 1:1023 }", "(client.port >= 1 && client.port <= 1023)"),
+        (
+            "{ url_sub a=1 }",
+            r#"(request.path + (has(request.query) ? "?" + request.query : "")).contains("a=1")"#,
+        ),
+        ("{ ssl_c_used }", "has(client.tls.fingerprint)"),
+    ];
+    for (condition, when) in cases {
+        let found = routes(&checked(&with(&format!("use_backend c if {condition}"))));
+        let expected = format!("when = '{when}'; upstream = \"c\"");
+        assert!(found.iter().any(|route| route.ends_with(&expected)), "{condition}: {found:#?}");
+        assert_eq!(found.len(), 2, "{condition}");
+    }
 }
 
 #[test]

@@ -334,6 +334,17 @@ impl<'s> NginxAdapter<'s> {
     fn error_pages(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
         for page in scope.all("error_page") {
             let Some((uri, codes)) = page.words.split_last() else { continue };
+            if entry.options.get("upstream").is_some() {
+                match self.error_server(page, scope, server, entry) {
+                    Ok(false) => {}
+                    Ok(true) => continue,
+                    Err(why) => {
+                        let instead = "write `on_status` of the [[route]]: docs/fallbacks.md";
+                        self.note(page, RemarkKind::Refused, &why, instead);
+                        continue;
+                    }
+                }
+            }
             let are_codes = codes.iter().all(|code| code.parse::<u16>().is_ok());
             let file = match page_of(uri, scope, server) {
                 ErrorPageTarget::File(file) if are_codes => file,
@@ -367,6 +378,8 @@ impl<'s> NginxAdapter<'s> {
         {
             if values::is_on(intercept.word(0)) && entry.options.get("error_pages").is_some() {
                 entry.options.set("replace_errors", true, from(intercept));
+            } else if entry.options.get("on_status").is_some() {
+                entry.options.cite("on_status", StatementOrigin::Directive(intercept.number));
             } else {
                 self.note(intercept, RemarkKind::NeedsNothing, "without pages nothing is replaced", "");
             }

@@ -1,5 +1,6 @@
 //! Content of a location: a server, files, a fixed response, a redirect.
 
+use super::fallbacks::tries_files;
 use super::locations::{Location, LocationMatch};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
@@ -9,8 +10,7 @@ use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::values as written;
 
-const REFUSED: [&str; 14] = [
-    "fastcgi_pass",
+const REFUSED: [&str; 13] = [
     "uwsgi_pass",
     "scgi_pass",
     "memcached_pass",
@@ -28,7 +28,8 @@ const REFUSED: [&str; 14] = [
 
 /// Whether a location with this directive gives a response other than the file at the path.
 pub(super) fn answers_without_files(name: &str) -> bool {
-    REFUSED.contains(&name) || ["proxy_pass", "grpc_pass", "return", "rewrite", "alias"].contains(&name)
+    REFUSED.contains(&name)
+        || ["proxy_pass", "grpc_pass", "fastcgi_pass", "return", "rewrite", "alias"].contains(&name)
 }
 
 impl<'s> NginxAdapter<'s> {
@@ -60,6 +61,15 @@ impl<'s> NginxAdapter<'s> {
             self.access(scope, server, entry);
             return true;
         }
+        if let Some(pass) = scope.here("fastcgi_pass") {
+            self.application(pass, location, server, entry);
+            self.access(scope, server, entry);
+            return true;
+        }
+        if self.front_controller(location, server, entry) {
+            self.access(scope, server, entry);
+            return true;
+        }
         if let Some(rewrite) = scope.here("rewrite")
             && let Some(moved) = self.moved_within(rewrite, location)
         {
@@ -69,7 +79,9 @@ impl<'s> NginxAdapter<'s> {
             return false;
         }
         self.files_or_nothing(scope, &location.matching, entry);
-        self.access(scope, server, entry);
+        if !self.files_else(location, server, entry) {
+            self.access(scope, server, entry);
+        }
         false
     }
 
@@ -266,8 +278,10 @@ impl<'s> NginxAdapter<'s> {
                     pairs.push(("fallback".to_owned(), (*page).into()));
                     origins.extend(from(tried));
                 }
+                // `files_else` adds the server.
+                [before @ .., name] if name.starts_with('@') && tries_files(before) => {}
                 _ => {
-                    let why = "only a file, its directory, and a page or 404 are tried";
+                    let why = "only a file, its directory, and a page, 404 or a named location are tried";
                     let instead = "write routes with paths, such as /assets for files and / for a server";
                     self.note(tried, RemarkKind::Refused, why, instead);
                 }

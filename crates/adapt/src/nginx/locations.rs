@@ -4,6 +4,7 @@
 //! expression before all others, if there are any.
 
 use super::conditions;
+use super::fastcgi;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
@@ -124,7 +125,7 @@ impl<'s> NginxAdapter<'s> {
                 _ => None,
             })
             .collect();
-        let mut first = Vec::new();
+        let (mut first, mut statics) = (Vec::new(), Vec::new());
         for location in &locations {
             let Some(path) = self.path(location, has_patterns) else { continue };
             let mut entry = RouteEntry::new(path, from(location.block));
@@ -144,9 +145,20 @@ impl<'s> NginxAdapter<'s> {
                 entries.push(slash);
             }
             entries.extend(closed);
+            if let Some(mut files) = self.static_files(location, &entry) {
+                self.access(&location.scope, server, &mut files);
+                statics.push(files);
+            }
             match location.matching {
                 LocationMatch::FirstPrefix(_) if has_patterns => first.push(entry),
                 _ => entries.push(entry),
+            }
+        }
+        for location in &locations {
+            if location.matching == LocationMatch::Named && !self.named.contains(&location.block.number) {
+                let why = "no route leads to this named location";
+                let instead = "write a [[route]] whose path tells these requests apart";
+                self.note(location.block, RemarkKind::Refused, why, instead);
             }
         }
         first.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
@@ -157,6 +169,8 @@ impl<'s> NginxAdapter<'s> {
             self.access(scope, server, &mut entry);
             entries.push(entry);
         }
+        // Expressions of the file come before, in nginx as well.
+        entries.extend(statics);
         first.extend(entries);
         first
     }
@@ -210,6 +224,12 @@ impl<'s> NginxAdapter<'s> {
                     let status = DraftValue::Table(vec![("status".to_owned(), 403.into())]);
                     answer.options.set("respond", status, from(deny));
                     self.response_headers(&inner, &mut answer);
+                }
+                ("if", [_])
+                    if fastcgi::is_for_missing_files(block)
+                        && location.scope.here("fastcgi_pass").is_some() =>
+                {
+                    continue;
                 }
                 ("if", [returned]) if returned.name == "return" => {
                     let is_one = location.scope.own().iter().filter(|other| other.name == "if").count() == 1;
@@ -303,12 +323,8 @@ impl<'s> NginxAdapter<'s> {
                 let bare = path.trim_end_matches('/');
                 Some(if bare.is_empty() { "/" } else { bare }.to_owned())
             }
-            LocationMatch::Named => {
-                let why = "there are no named locations";
-                let instead = "write a [[route]] whose path tells these requests apart";
-                self.note(block, RemarkKind::Refused, why, instead);
-                None
-            }
+            // Known at the end, when all locations that lead there were read.
+            LocationMatch::Named => None,
         }
     }
 

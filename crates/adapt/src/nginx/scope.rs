@@ -1,5 +1,6 @@
 //! Inheritance of directives: a block inherits those of outer blocks, unless it has the same directive.
 
+use super::locations::{self, LocationMatch};
 use super::syntax::Directive;
 
 /// The blocks around a place, innermost first.
@@ -44,6 +45,31 @@ impl<'s> BlockScope<'s> {
     /// A directive of the innermost block.
     pub(crate) fn here(&self, name: &str) -> Option<&'s Directive> {
         self.own().iter().rev().find(|directive| directive.name == name)
+    }
+
+    /// A named location, and its scope.
+    pub(crate) fn named(&self, name: &str) -> Option<(&'s Directive, Self)> {
+        let is_it = |directive: &&Directive| directive.name == "location" && directive.word(0) == name;
+        let found = |(place, level): (usize, &&'s [Directive])| Some((place, level.iter().find(is_it)?));
+        let (place, block) = self.0.iter().enumerate().find_map(found)?;
+        Some((block, Self(self.0[place..].to_vec()).within(block.inner())))
+    }
+
+    /// The location that nginx selects for a path, if a server answers there, and its scope.
+    pub(crate) fn answering(
+        &self,
+        path: &str,
+        server: &'s Directive,
+    ) -> Option<(&'s Directive, Self, LocationMatch)> {
+        let blocks = locations::leading_to(path, server.inner());
+        let (block, outermost) = (*blocks.first()?, *blocks.last()?);
+        let is_around = |level: &&'s [Directive]| level.iter().any(|inner| inner.number == outermost.number);
+        let place = self.0.iter().position(is_around)?;
+        let mut scope = Self(self.0[place..].to_vec());
+        for block in blocks.iter().rev() {
+            scope = scope.within(block.inner());
+        }
+        scope.here("proxy_pass").is_some().then(|| (block, scope, LocationMatch::from_location(block)))
     }
 
     /// The directives of the outermost block.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, whole};
 
-const SAMPLES: [(&str, &str); 13] = [
+const SAMPLES: [(&str, &str); 15] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
     ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
@@ -17,6 +17,8 @@ const SAMPLES: [(&str, &str); 13] = [
     ("11", include_str!("../../samples/nginx/11-api-gateway.conf")),
     ("12", include_str!("../../samples/nginx/12-redirects.conf")),
     ("13", include_str!("../../samples/nginx/13-conditions.conf")),
+    ("14", include_str!("../../samples/nginx/14-files-else-server.conf")),
+    ("15", include_str!("../../samples/nginx/15-errors-elsewhere.conf")),
 ];
 
 fn adapted(text: &str) -> Adapted {
@@ -201,6 +203,115 @@ fn an_error_page_is_a_file_where_nginx_reads_one() {
 }
 
 #[test]
+fn files_first_else_the_server_of_a_named_location() {
+    let text = |location: &str, more: &str| {
+        format!(
+            "upstream u {{ server 127.0.0.1:1; }} server {{ listen 80; root /srv/www; index a.html; {location} \
+             location @app {{ proxy_pass http://u; {more} }} }}"
+        )
+    };
+    for (tried, files) in [
+        (
+            "$uri $uri/ @app",
+            "{ root = \"/srv/www\", index = [\"a.html\"], symlinks = true, else = { upstream = \"u\" } }",
+        ),
+        ("$uri @app", "{ root = \"/srv/www\", symlinks = true, index = [], else = { upstream = \"u\" } }"),
+        (
+            "$uri $uri/ /index.html",
+            "{ root = \"/srv/www\", index = [\"a.html\"], fallback = \"/index.html\", symlinks = true }",
+        ),
+    ] {
+        let location = format!("location / {{ try_files {tried}; }}");
+        let written = options(&text(&location, "proxy_read_timeout 7; proxy_hide_header X-A;"));
+        let files = format!("files = {files}");
+        assert!(written.contains(&files), "{tried}: {written:#?}");
+        let has = |option: &str| written.iter().any(|line| line == option);
+        let has_server = tried.ends_with("@app");
+        assert_eq!(has("timeouts = { upstream_first_byte = \"7s\", upstream_body = \"7s\" }"), has_server);
+        assert_eq!(has("response_headers = { remove = [\"X-A\"] }"), has_server, "{written:#?}");
+        assert!(!written.iter().any(|line| line.starts_with("upstream = ")), "{written:#?}");
+    }
+    for (location, more, why) in [
+        ("location / { try_files $uri @none; }", "", "there is no location @none"),
+        (
+            "location / { try_files $uri @app; }",
+            "add_header X-A 1;",
+            "`add_header` of location @app is another one",
+        ),
+        (
+            "location / { try_files $uri @app; allow 10.0.0.0/8; deny all; }",
+            "",
+            "`allow` of location @app is another",
+        ),
+        ("location / { try_files $uri @app; }", "rewrite ^ /x break;", "location @app has `rewrite`"),
+        ("location / { try_files $uri @app; } expires 1h;", "", "`expires` would apply to files only"),
+        ("location /a/ { alias /srv/b/; try_files $uri @app; }", "", "the path for the server would be"),
+        ("location / { try_files /x @app; }", "", "only a file, its directory, and a page"),
+    ] {
+        let adapted = checked(&text(location, more));
+        let said = adapted
+            .remarks
+            .iter()
+            .any(|remark| remark.kind == RemarkKind::Refused && remark.why.starts_with(why));
+        assert!(
+            said && !adapted.toml.contains("else ="),
+            "{location}: {:?}\n{}",
+            adapted.remarks,
+            adapted.toml
+        );
+    }
+}
+
+#[test]
+fn another_server_answers_after_an_error() {
+    let text = |directives: &str, more: &str| {
+        format!(
+            "upstream u {{ server 127.0.0.1:1; }} upstream v {{ server 127.0.0.1:2; }} server {{ listen 80; \
+             proxy_intercept_errors on; proxy_set_header Host $http_host; \
+             location / {{ proxy_pass http://u; {directives} }} location @v {{ proxy_pass http://v; }} \
+             location = /50x.html {{ proxy_pass http://v; }} location = /x.html {{ proxy_pass http://v/y.html; }} {more} }}"
+        )
+    };
+    for (directives, option) in [
+        ("error_page 404 = @v;", "on_status = { 404 = { upstream = \"v\" } }"),
+        ("error_page 404 @v;", "on_status = { 404 = { upstream = \"v\", keep_status = true } }"),
+        (
+            "error_page 502 504 /50x.html;",
+            "on_status = { 502 = { upstream = \"v\", path = \"/50x.html\", keep_status = true }, \
+             504 = { upstream = \"v\", path = \"/50x.html\", keep_status = true } }",
+        ),
+        ("error_page 404 = /x.html;", "on_status = { 404 = { upstream = \"v\", path = \"/y.html\" } }"),
+    ] {
+        let written = options(&text(directives, ""));
+        assert!(written.iter().any(|line| line == option), "{directives}: {written:#?}");
+    }
+    for (directives, more, why) in [
+        ("error_page 404 = @none;", "", "there is no location @none"),
+        ("error_page 404 = @u;", "location @u { proxy_pass http://u; }", "the same servers would get"),
+        ("error_page 404 = @v; proxy_intercept_errors off;", "", "without `proxy_intercept_errors on`"),
+        ("error_page 413 = @v;", "", "nginx itself may answer 413"),
+        ("error_page 403 = @v; deny 10.0.0.0/8;", "", "nginx itself may answer 403"),
+        ("error_page 404 =200 @v;", "", "nginx itself may answer =200"),
+        ("error_page 404 = @v; add_header X-A 1;", "", "`add_header` of location @v is another"),
+        ("error_page 404 = @v; proxy_set_header X-A 1;", "", "its server would need another `re"),
+        ("error_page 404 = @v; proxy_read_timeout 7;", "", "its server would need another `timeouts`"),
+        ("error_page 404 = @w;", "location @w { return 200 x; }", "no `proxy_pass` answers in location @w"),
+    ] {
+        let adapted = checked(&text(directives, more));
+        let said = adapted
+            .remarks
+            .iter()
+            .any(|remark| remark.kind == RemarkKind::Refused && remark.why.starts_with(why));
+        assert!(
+            said && !adapted.toml.contains("on_status"),
+            "{directives}: {:?}\n{}",
+            adapted.remarks,
+            adapted.toml
+        );
+    }
+}
+
+#[test]
 fn a_moved_path_has_the_fields_of_its_location() {
     let text = "server { listen 80; add_header X-A 1 always; location /a/ { rewrite ^/a/(.*)$ /b/$1 permanent; access_log off; } }";
     let written = options(text).join("\n");
@@ -338,5 +449,85 @@ fn conditions_with_a_return_become_routes() {
         let adapted = checked(&text);
         assert!(!adapted.toml.contains("when ="), "{refused}: {}", adapted.toml);
         assert!(adapted.remarks.iter().any(|remark| remark.to_string().contains(": if")), "{refused}");
+    }
+}
+
+/// The usual form of WordPress, with the parameters that nginx's package includes.
+const WORDPRESS: &str = "server {
+    listen 80; server_name blog.example.com; root /srv/blog; index index.php; client_max_body_size 64m;
+    location / { try_files $uri $uri/ /index.php?$args; }
+    location ~ \\.php$ {
+        try_files $uri =404;
+        fastcgi_split_path_info ^(.+\\.php)(/.+)$;
+        fastcgi_index index.php;
+        fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+        fastcgi_param QUERY_STRING $query_string;
+        fastcgi_param HTTPS $https if_not_empty;
+        fastcgi_param HTTP_PROXY \"\";
+        fastcgi_param WP_ENV production;
+        fastcgi_read_timeout 300;
+        fastcgi_pass unix:/run/php/php8.2-fpm.sock;
+    }
+    location ~ /\\.ht { deny all; }
+}";
+
+/// The usual form of Laravel.
+const LARAVEL: &str = "upstream php { server 127.0.0.1:9000; server 127.0.0.1:9001 backup; }
+server {
+    listen 80; root /srv/app/public;
+    location / { try_files $uri $uri/ /index.php?$query_string; }
+    location ~ ^/index\\.php(/|$) {
+        fastcgi_pass php;
+        fastcgi_param SCRIPT_FILENAME $realpath_root$fastcgi_script_name;
+        fastcgi_hide_header X-Powered-By;
+    }
+}";
+
+#[test]
+fn applications_are_upstreams_with_their_scripts() {
+    for (text, expected) in [
+        (
+            WORDPRESS,
+            &[
+                "servers = [\"fcgi+unix:/run/php/php8.2-fpm.sock\"]",
+                "fastcgi = { root = \"/srv/blog\", index = \"index.php\", params = { WP_ENV = \"production\" } }",
+                "timeouts = { upstream_first_byte = \"5m\", upstream_body = \"5m\" }",
+                "files = { root = \"/srv/blog\", index = [\"index.php\"], symlinks = true }",
+            ][..],
+        ),
+        (
+            LARAVEL,
+            &[
+                "fastcgi = { root = \"/srv/app/public\" }",
+                "servers = [\"fcgi://127.0.0.1:9000\", { url = \"fcgi://127.0.0.1:9001\", priority = 1 }]",
+            ],
+        ),
+        (
+            "server { listen 80; root /srv/tools; location /tools/ { fastcgi_pass localhost; } }",
+            &[
+                "servers = [\"fcgi://localhost:80\"]",
+                "fastcgi = { root = \"/srv/tools\", front_controller = false }",
+            ],
+        ),
+    ] {
+        let written = options(text);
+        for line in expected {
+            assert!(written.iter().any(|found| found == line), "{line}: {written:#?}");
+        }
+        // One upstream serves both locations.
+        assert_eq!(written.iter().filter(|line| line.starts_with("fastcgi = ")).count(), 1, "{written:#?}");
+        assert!(!written.iter().any(|line| line.contains("501")), "{written:#?}");
+    }
+}
+
+#[test]
+fn applications_without_a_known_directory_are_refused() {
+    for directives in [
+        "fastcgi_pass 127.0.0.1:9000;",
+        "root $home; fastcgi_pass 127.0.0.1:9000;",
+        "root /srv; fastcgi_pass $pool;",
+    ] {
+        let written = options(&in_location(directives)).join("\n");
+        assert!(written.contains("501"), "{directives}: {written}");
     }
 }

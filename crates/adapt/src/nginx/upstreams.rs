@@ -22,10 +22,12 @@ const BY_ITSELF: [&str; 8] = [
     "x-request-id",
 ];
 
-struct PassTarget {
-    scheme: &'static str,
-    host: String,
-    uri: Option<String>,
+pub(super) struct PassTarget {
+    pub(super) scheme: &'static str,
+    pub(super) host: String,
+    pub(super) uri: Option<String>,
+    /// The option `fastcgi` of an application.
+    pub(super) scripts: Option<(DraftValue, Vec<StatementOrigin>)>,
 }
 
 impl<'s> NginxAdapter<'s> {
@@ -47,19 +49,23 @@ impl<'s> NginxAdapter<'s> {
         self.timeouts(pass, scope, entry);
         self.retries(scope, entry);
         self.cache(scope, entry);
-        if let Some(limit) = scope.one("client_max_body_size").filter(|limit| !scope.is_outermost(limit))
-            && let Some(size) = self.body_size(limit)
-        {
-            entry.options.extend("limits", ("body_bytes", size.into()), from(limit));
-        }
+        self.body_limit(scope, entry);
         if let Some(buffered) = scope.one("proxy_request_buffering") {
             let why = "bodies are streamed; `request_buffering = true` gathers them";
             self.note(buffered, RemarkKind::NeedsNothing, why, "");
         }
     }
 
+    pub(super) fn body_limit(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        if let Some(limit) = scope.one("client_max_body_size").filter(|limit| !scope.is_outermost(limit))
+            && let Some(size) = self.body_size(limit)
+        {
+            entry.options.extend("limits", ("body_bytes", size.into()), from(limit));
+        }
+    }
+
     /// Returns the name of a target's upstream, creating it if necessary.
-    fn upstream(
+    pub(super) fn upstream(
         &mut self,
         target: &PassTarget,
         pass: &'s Directive,
@@ -68,7 +74,7 @@ impl<'s> NginxAdapter<'s> {
         let group = self.groups.get(target.host.as_str()).copied();
         let mut base =
             name_of(if group.is_some() { &target.host } else { target.host.trim_start_matches('/') });
-        if target.scheme != "http"
+        if !matches!(target.scheme, "http" | "fcgi")
             && group.is_some()
             && self.sheet.upstreams.iter().any(|known| known.header == upstream_header(&base))
         {
@@ -86,6 +92,9 @@ impl<'s> NginxAdapter<'s> {
         }
         if is_grpc {
             made.set("protocol", "h2", from(pass));
+        }
+        if let Some((scripts, origins)) = &target.scripts {
+            made.set("fastcgi", scripts.clone(), origins.clone());
         }
         for (key, value, origins) in tls {
             made.extend("tls", (key, value), origins);
@@ -130,14 +139,14 @@ impl<'s> NginxAdapter<'s> {
 
     /// Returns the connect timeout of a target's servers, unless it is the global one.
     fn connect_time(&mut self, pass: &Directive, scope: &BlockScope<'s>) -> Option<(&'s Directive, String)> {
-        let is_grpc = pass.name == "grpc_pass";
-        let directive = scope.one(if is_grpc { "grpc_connect_timeout" } else { "proxy_connect_timeout" })?;
+        let kind = kind_of(pass);
+        let directive = scope.one(&format!("{kind}_connect_timeout"))?;
         let Some(time @ 1..=86_400_000) = values::milliseconds(directive.word(0)) else {
             self.unread_value(directive);
             return None;
         };
         let time = written::duration(time);
-        if scope.is_outermost(directive) && !is_grpc {
+        if scope.is_outermost(directive) && kind == "proxy" {
             self.once("[timeouts]", "upstream_connect", time, directive);
             return None;
         }
@@ -414,8 +423,8 @@ impl<'s> NginxAdapter<'s> {
         entry.options.extend("rewrite", ("host", host.into()), from(set));
     }
 
-    fn timeouts(&mut self, pass: &Directive, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
-        let kind = if pass.name == "grpc_pass" { "grpc" } else { "proxy" };
+    pub(super) fn timeouts(&mut self, pass: &Directive, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let kind = kind_of(pass);
         for (name, keys) in
             [("read", &["upstream_first_byte", "upstream_body"][..]), ("send", &["upstream_send"])]
         {
@@ -597,9 +606,21 @@ impl<'s> NginxAdapter<'s> {
 
 pub(super) fn url(scheme: &str, address: &str) -> String {
     match address.strip_prefix("unix:") {
+        Some(path) if scheme == "fcgi" => format!("fcgi+unix:{}", path.trim_end_matches(':')),
         Some(path) => format!("http+unix:{}", path.trim_end_matches(':')),
+        // nginx takes the port of HTTP.
+        None if scheme == "fcgi" && !has_port(address) => format!("fcgi://{address}:80"),
         None => format!("{scheme}://{address}"),
     }
+}
+
+fn has_port(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The beginning of the names of directives about requests to a server.
+fn kind_of(pass: &Directive) -> &str {
+    pass.name.strip_suffix("_pass").unwrap_or("proxy")
 }
 
 fn without_usual_port(target: &PassTarget) -> String {
@@ -626,7 +647,7 @@ fn target(pass: &Directive) -> Result<PassTarget, (&'static str, &'static str)> 
             Some((path, uri)) => (path, (!uri.is_empty()).then(|| uri.to_owned())),
             None => (socket, None),
         };
-        return Ok(PassTarget { scheme, host: format!("unix:{path}"), uri });
+        return Ok(PassTarget { scheme, host: format!("unix:{path}"), uri, scripts: None });
     }
     let (host, uri) = match rest.find('/') {
         Some(slash) => (&rest[..slash], Some(rest[slash..].to_owned())),
@@ -635,5 +656,5 @@ fn target(pass: &Directive) -> Result<PassTarget, (&'static str, &'static str)> 
     if host.is_empty() || host.contains([' ', '@', '?', '#']) {
         return Err(("it names no host", "name the server in `servers`"));
     }
-    Ok(PassTarget { scheme, host: host.to_owned(), uri })
+    Ok(PassTarget { scheme, host: host.to_owned(), uri, scripts: None })
 }

@@ -29,13 +29,7 @@ impl PoundAdapter<'_> {
             service.condition.tests(&mut tests);
         }
         let found = rules::routes(&tests, &mut |holds| self.judge(&services, fields, holds));
-        for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that matches this and another expression gets the result of the first \
-                           one";
-                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
-            }
-        }
+        self.sheet.report(&found);
         found.tables
     }
 

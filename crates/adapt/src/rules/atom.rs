@@ -16,6 +16,8 @@ pub(crate) enum Atom {
     Cookie(String, TextIs),
     Query(String, TextIs),
     Clients(Vec<String>),
+    /// A condition in the language of `when`.
+    When(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +34,8 @@ pub(crate) enum PathIs {
     Exact(String),
     /// Paths that begin with this text, while routes match whole segments.
     Prefix(String),
+    /// As `Prefix`, for a place that has to be refused or guarded exactly: an expression in the route.
+    Begin(String),
     /// An expression that matches the whole path.
     Pattern(String),
     /// Begins with the first, and matches the second, which begins with `.*`.
@@ -55,6 +59,22 @@ pub(crate) enum Meet<T> {
     Nothing,
     /// A request may match both, but no single condition expresses that.
     Unsaid,
+}
+
+impl Atom {
+    /// The weight of a condition in Vanward's precedence; an exact value is strictest.
+    pub(super) fn strictness(&self) -> usize {
+        match self {
+            Self::Header(_, text) | Self::Cookie(_, text) | Self::Query(_, text) => match text {
+                TextIs::Present => 1,
+                TextIs::Exact(text) if text.ends_with('*') || text.starts_with('~') => 3,
+                TextIs::Exact(_) => 4,
+                TextIs::Prefix(text) if !text.starts_with('~') => 2,
+                TextIs::Prefix(_) | TextIs::Pattern(_) => 3,
+            },
+            _ => 0,
+        }
+    }
 }
 
 impl HostIs {
@@ -104,14 +124,35 @@ impl PathIs {
         }
     }
 
+    /// The condition on a path with a beginning that is equal to this one on the rest.
+    pub(crate) fn behind(&self, begin: &str) -> Option<Self> {
+        match self {
+            Self::Exact(path) => Some(Self::exact(&format!("{begin}{path}"))),
+            Self::Prefix(path) => Some(Self::prefix(&format!("{begin}{path}"))),
+            Self::Pattern(pattern) => {
+                let (flag, rest) = match pattern.strip_prefix("(?i)") {
+                    Some(rest) => ("(?i)", rest),
+                    None => ("", pattern.as_str()),
+                };
+                let group =
+                    if values::has_bare_choice(rest) { format!("(?:{rest})") } else { rest.to_owned() };
+                Some(Self::Pattern(format!("{flag}{}{group}", values::escaped(begin))))
+            }
+            Self::Begin(_) | Self::Both(..) => None,
+        }
+    }
+
     /// Whether every path of this condition also meets the other.
     pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
         match (self, other) {
-            (Self::Exact(path), Self::Prefix(prefix)) => path.starts_with(prefix),
+            (
+                Self::Exact(path) | Self::Prefix(path) | Self::Begin(path) | Self::Both(path, _),
+                Self::Prefix(prefix) | Self::Begin(prefix),
+            ) => path.starts_with(prefix),
             (Self::Exact(path), Self::Pattern(pattern)) => patterns.matches(pattern, path),
-            (Self::Prefix(long), Self::Prefix(prefix)) => long.starts_with(prefix),
-            (Self::Both(long, _), Self::Prefix(prefix)) => long.starts_with(prefix),
-            (Self::Pattern(pattern), Self::Prefix(prefix)) => patterns.beginning(pattern).starts_with(prefix),
+            (Self::Pattern(pattern), Self::Prefix(prefix) | Self::Begin(prefix)) => {
+                patterns.beginning(pattern).starts_with(prefix)
+            }
             (Self::Both(_, pattern), Self::Pattern(other)) => pattern == other,
             (Self::Exact(path), Self::Both(prefix, pattern)) => {
                 path.starts_with(prefix) && patterns.matches(pattern, path)
@@ -130,6 +171,9 @@ impl PathIs {
                 let rest = path.strip_prefix(prefix.trim_end_matches('/'));
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
+            (Self::Begin(path), Self::Prefix(prefix)) => {
+                path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+            }
             (Self::Pattern(pattern), Self::Prefix(prefix)) => {
                 let path = patterns.beginning(pattern);
                 path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
@@ -146,8 +190,8 @@ impl PathIs {
             return Meet::Is(other.clone());
         }
         match (self, other) {
-            (Self::Prefix(prefix), Self::Pattern(pattern))
-            | (Self::Pattern(pattern), Self::Prefix(prefix)) => {
+            (Self::Prefix(prefix) | Self::Begin(prefix), Self::Pattern(pattern))
+            | (Self::Pattern(pattern), Self::Prefix(prefix) | Self::Begin(prefix)) => {
                 if pattern.starts_with(".*") || pattern.starts_with("(?i).*") {
                     Meet::Is(Self::Both(prefix.clone(), pattern.clone()))
                 } else if is_apart(prefix, pattern) {
@@ -169,6 +213,7 @@ impl PathIs {
                 let bare = path.trim_end_matches('/');
                 if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
             }
+            Self::Begin(path) => format!("~ {}.*", values::escaped(path)),
             Self::Pattern(pattern) => format!("~ {pattern}"),
             Self::Both(prefix, pattern) => {
                 let (flags, rest) = match pattern.strip_prefix("(?i)") {
@@ -277,9 +322,12 @@ pub(crate) fn is_host(text: &str) -> bool {
         })
 }
 
-/// Whether a condition implies another, where neither is on host or path.
+/// Whether a condition implies another.
 pub(super) fn implies(known: &Atom, wanted: &Atom, patterns: &Patterns) -> bool {
     match (known, wanted) {
+        (known, wanted) if known == wanted => true,
+        (Atom::Host(own), Atom::Host(other)) => own.implies(other, patterns),
+        (Atom::Path(own), Atom::Path(other)) => own.implies(other, patterns),
         (Atom::Methods(own), Atom::Methods(other)) => own.iter().all(|method| other.contains(method)),
         (Atom::Clients(own), Atom::Clients(other)) => {
             own.iter().all(|network| other.iter().any(|wide| values::is_within(network, wide)))
@@ -295,27 +343,8 @@ pub(super) fn implies(known: &Atom, wanted: &Atom, patterns: &Patterns) -> bool 
     }
 }
 
-/// Returns combinations of conditions that a route supports, beginning with the empty one.
-pub(super) fn subsets(atoms: &[Atom], combined_max: usize, patterns: &Patterns) -> Vec<Vec<Atom>> {
-    let mut sets: Vec<Vec<Atom>> = vec![Vec::new()];
-    if atoms.len() > combined_max {
-        sets.extend(atoms.iter().map(|atom| vec![atom.clone()]));
-        return sets;
-    }
-    for atom in atoms {
-        for number in 0..sets.len() {
-            if let Some(set) = with(&sets[number], atom, patterns)
-                && !sets.contains(&set)
-            {
-                sets.push(set);
-            }
-        }
-    }
-    sets
-}
-
 /// Adds a condition to a set, if a route supports all of them together.
-fn with(set: &[Atom], atom: &Atom, patterns: &Patterns) -> Option<Vec<Atom>> {
+pub(super) fn with(set: &[Atom], atom: &Atom, patterns: &Patterns) -> Option<Vec<Atom>> {
     if set.iter().any(|known| implies(known, atom, patterns)) {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Expressions of conditions, and their evaluation.
 
-use super::{Atom, Holds, Test};
+use super::{Atom, Formula, Holds, Test};
 use crate::draft::StatementOrigin;
 
 /// Conditions combined by all, any, not.
@@ -12,8 +12,31 @@ pub(crate) enum Expression {
     /// At least one of these, from the statement with this number.
     Any(Vec<Atom>, usize),
     Tls,
-    /// Unsupported by routes, for this reason.
+    /// Cannot be translated, for this reason.
     Unsaid(String),
+}
+
+/// A condition with parts that are not translated: what holds if they do not, and if they do.
+struct Bounds {
+    least: Formula,
+    most: Formula,
+    why: Option<String>,
+}
+
+impl Bounds {
+    fn exact(formula: Formula) -> Self {
+        Self { least: formula.clone(), most: formula, why: None }
+    }
+
+    fn unsaid(why: String) -> Self {
+        Self { least: Formula::Known(false), most: Formula::Known(true), why: Some(why) }
+    }
+
+    fn joined(parts: Vec<Self>, join: fn(Vec<Formula>) -> Formula) -> Self {
+        let why = parts.iter().find_map(|part| part.why.clone());
+        let (least, most) = parts.into_iter().map(|part| (part.least, part.most)).unzip();
+        Self { least: join(least), most: join(most), why }
+    }
 }
 
 impl Expression {
@@ -21,33 +44,72 @@ impl Expression {
         if parts.len() == 1 { parts.remove(0) } else { Self::All(parts) }
     }
 
-    pub(crate) fn not(self) -> Self {
-        Self::Not(Box::new(self))
+    pub(crate) fn either(mut parts: Vec<Self>) -> Self {
+        if parts.len() == 1 { parts.remove(0) } else { Self::Either(parts) }
     }
 
-    /// Evaluates the condition, or returns why that is impossible.
-    pub(crate) fn verdict(&self, holds: &Holds<'_>, has_tls: bool) -> Result<bool, String> {
+    pub(crate) fn not(self) -> Self {
         match self {
-            Self::All(parts) => Self::first(parts, false, holds, has_tls),
-            Self::Either(parts) => Self::first(parts, true, holds, has_tls),
-            Self::Not(inner) => inner.verdict(holds, has_tls).map(|is| !is),
-            Self::Any(atoms, _) => Ok(atoms.iter().any(|atom| holds.atom(atom))),
-            Self::Tls => Ok(has_tls),
-            Self::Unsaid(why) => Err(why.clone()),
+            Self::Not(inner) => *inner,
+            other => Self::Not(Box::new(other)),
         }
     }
 
-    /// Evaluates parts until one decides, even if others are unsupported.
-    fn first(parts: &[Self], decides: bool, holds: &Holds<'_>, has_tls: bool) -> Result<bool, String> {
-        let mut unsaid = None;
-        for part in parts {
-            match part.verdict(holds, has_tls) {
-                Ok(is) if is == decides => return Ok(decides),
-                Ok(_) => {}
-                Err(why) => unsaid = Some(why),
+    pub(crate) fn fixed(is: bool) -> Self {
+        if is { Self::All(Vec::new()) } else { Self::Either(Vec::new()) }
+    }
+
+    /// Whether the condition holds; or why it is unknown for these requests, which all meet its translated parts.
+    pub(crate) fn verdict(&self, holds: &Holds<'_>, has_tls: bool) -> Result<bool, String> {
+        let Bounds { least, most, why } = self.bounds(holds, has_tls);
+        if !holds.decide(most) {
+            return Ok(false);
+        }
+        let Some(why) = why else { return Ok(true) };
+        if holds.decide(least) { Ok(true) } else { Err(why) }
+    }
+
+    /// As [`verdict`](Self::verdict), for a rule that only changes fields. Where routes would become too many, its
+    /// condition is not decided.
+    pub(crate) fn minor_verdict(&self, holds: &Holds<'_>, has_tls: bool) -> Result<bool, String> {
+        if !holds.takes_minor() {
+            let rest = holds.rest_of(self.bounds(holds, has_tls).most);
+            if !matches!(rest, Formula::Known(_)) {
+                return Err("it depends on more conditions than can become routes".to_owned());
             }
         }
-        unsaid.map_or(Ok(!decides), Err)
+        self.verdict(holds, has_tls)
+    }
+
+    /// Returns the rest of the condition for these requests, or why it is unknown.
+    pub(crate) fn rest(&self, holds: &Holds<'_>, has_tls: bool) -> Result<Formula, String> {
+        let Bounds { most, why, .. } = self.bounds(holds, has_tls);
+        match (holds.rest_of(most), why) {
+            (Formula::Known(false), _) => Ok(Formula::Known(false)),
+            (_, Some(why)) => Err(why),
+            (rest, None) => Ok(rest),
+        }
+    }
+
+    fn bounds(&self, holds: &Holds<'_>, has_tls: bool) -> Bounds {
+        let each = |parts: &[Self]| parts.iter().map(|part| part.bounds(holds, has_tls)).collect();
+        match self {
+            Self::All(parts) => Bounds::joined(each(parts), Formula::all),
+            Self::Either(parts) => Bounds::joined(each(parts), Formula::any),
+            Self::Not(inner) => {
+                let Bounds { least, most, why } = inner.bounds(holds, has_tls);
+                Bounds { least: most.negated(), most: least.negated(), why }
+            }
+            Self::Any(atoms, _) => {
+                let atoms = atoms.iter().map(|atom| match holds.after_changes(atom) {
+                    Ok(formula) => Bounds::exact(formula),
+                    Err(why) => Bounds::unsaid(why),
+                });
+                Bounds::joined(atoms.collect(), Formula::any)
+            }
+            Self::Tls => Bounds::exact(Formula::Known(has_tls)),
+            Self::Unsaid(why) => Bounds::unsaid(why.clone()),
+        }
     }
 
     pub(crate) fn tests(&self, into: &mut Vec<Test>) {

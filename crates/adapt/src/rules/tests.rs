@@ -98,35 +98,126 @@ fn the_first_rule_that_holds_decides_where_conditions_meet() {
 }
 
 #[test]
-fn overlapping_expressions_are_reported_if_the_result_differs() {
-    let tests: Vec<Test> = ["/a.*", "/.*b"]
+fn overlapping_expressions_are_decided_within_a_route() {
+    let paths = ["/a.*", "/.*b"].map(|pattern| Atom::Path(PathIs::Pattern(pattern.to_owned())));
+    let with_both = |both: &'static str| made(&paths, &[(&[0, 1], both), (&[0], "first"), (&[1], "second")]);
+    let apart = [
+        "path = \"~ /a.*\", upstream = \"first\"",
+        "path = \"~ /.*b\", upstream = \"second\"",
+        "upstream = \"none\"",
+    ];
+    assert_eq!(with_both("first"), apart);
+    let when = "when = 'request.path.matches(\"(?s)^/.*b$\")'";
+    let expected = [
+        format!("path = \"~ /a.*\", {when}, upstream = \"both\""),
+        "path = \"~ /a.*\", upstream = \"first\"".to_owned(),
+        format!("{when}, upstream = \"second\""),
+        "upstream = \"none\"".to_owned(),
+    ];
+    assert_eq!(with_both("both"), expected);
+}
+
+fn header(name: &str) -> Atom {
+    Atom::Header(name.to_owned(), TextIs::Present)
+}
+
+#[test]
+fn conditions_are_routes_one_by_one() {
+    let fields: Vec<Atom> = (0..40).map(|number| header(&format!("x-{number}"))).collect();
+    let places: Vec<usize> = (0..40).collect();
+    let names: Vec<&'static str> = vec!["one"; 40];
+    let rules: Vec<Given<'_>> =
+        places.iter().zip(&names).map(|(place, name)| (std::slice::from_ref(place), *name)).collect();
+    // A route for each rule, although 2^40 combinations of their conditions exist.
+    assert_eq!(made(&fields, &rules).len(), 41);
+}
+
+#[test]
+fn options_say_what_they_can_in_the_order_of_routes() {
+    let post = methods(&["POST"]);
+    let clients = Atom::Clients(vec!["10.0.0.0/8".to_owned()]);
+    let cases: [Case<'_>; 3] = [
+        // A route with methods comes before one with fields.
+        (
+            &[post.clone(), header("a")],
+            &[(&[0], "post"), (&[1], "a")],
+            &[
+                "methods = \"POST\", upstream = \"post\"",
+                "headers = { a = true }, upstream = \"a\"",
+                "upstream = \"none\"",
+            ],
+        ),
+        (
+            &[post.clone(), header("a")],
+            &[(&[1], "a"), (&[0], "post")],
+            &[
+                "headers = { a = true }, upstream = \"a\"",
+                "when = 'request.method == \"POST\"', upstream = \"post\"",
+                "upstream = \"none\"",
+            ],
+        ),
+        // Networks come last, behind conditions.
+        (
+            &[clients.clone(), Atom::When("request.version == \"1.0\"".to_owned())],
+            &[(&[0], "near"), (&[1], "old")],
+            &[
+                "when = 'client.address in \"10.0.0.0/8\"', upstream = \"near\"",
+                "when = 'request.version == \"1.0\"', upstream = \"old\"",
+                "upstream = \"none\"",
+            ],
+        ),
+    ];
+    for (tests, rules, expected) in cases {
+        assert_eq!(made(tests, rules), expected, "{rules:?}");
+    }
+}
+
+#[test]
+fn a_refused_prefix_is_matched_as_a_text() {
+    let tests: Vec<Test> = ["/admin", "/admin/open", "/shop"]
         .iter()
-        .enumerate()
-        .map(|(number, pattern)| Test {
-            atom: Atom::Path(PathIs::Pattern((*pattern).to_owned())),
-            from: vec![StatementOrigin::Directive(number)],
+        .map(|path| Test {
+            atom: Atom::Path(PathIs::prefix(path)),
+            from: vec![StatementOrigin::Directive(0)],
         })
         .collect();
-    let told = |both: &'static str| {
-        routes(&tests, &mut |holds| {
-            let (first, second) = (holds.atom(&tests[0].atom), holds.atom(&tests[1].atom));
-            let name = if first && second {
-                both
-            } else if first {
-                "first"
-            } else if second {
-                "second"
-            } else {
-                "none"
-            };
-            let mut options = DraftTable::default();
-            options.set("upstream", name, Vec::new());
-            RegionOutcome { from: Vec::new(), options }
-        })
-        .unsaid
-    };
-    assert_eq!(told("first"), []);
-    assert_eq!(told("second"), [StatementOrigin::Directive(1)]);
+    let found = routes(&tests, &mut |holds| {
+        let mut options = DraftTable::default();
+        match tests.iter().map(|test| holds.atom(&test.atom)).collect::<Vec<_>>()[..] {
+            [true, false, _] => options.set("respond", answer(403, None), Vec::new()),
+            [.., true] => options.set("upstream", "shop", Vec::new()),
+            _ => options.set("upstream", "web", Vec::new()),
+        }
+        RegionOutcome { from: Vec::new(), options }
+    });
+    let shown: Vec<String> = found.tables.iter().map(DraftTable::place).collect();
+    let expected = [
+        "path = \"~ /admin/open.*\", upstream = \"web\"",
+        "path = \"~ /admin.*\", respond = { status = 403 }",
+        "path = \"/shop\", upstream = \"shop\"",
+        "upstream = \"web\"",
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(found.segments.len(), 1);
+}
+
+#[test]
+fn a_place_with_too_many_results_is_closed() {
+    let fields: Vec<Atom> = (0..20).map(|number| header(&format!("x-{number}"))).collect();
+    let tests: Vec<Test> = fields
+        .iter()
+        .map(|atom| Test { atom: atom.clone(), from: vec![StatementOrigin::Directive(0)] })
+        .collect();
+    let found = routes(&tests, &mut |holds| {
+        let mut options = DraftTable::default();
+        for (number, field) in fields.iter().enumerate().filter(|(_, field)| holds.atom(field)) {
+            options.set(&number.to_string(), format!("{field:?}"), Vec::new());
+        }
+        RegionOutcome { from: Vec::new(), options }
+    });
+    assert!(!found.dropped.is_empty());
+    let last = found.tables.last().map(DraftTable::place).unwrap_or_default();
+    assert!(last.starts_with("respond = { status = 501"), "{last}");
 }
 
 #[test]
@@ -136,5 +227,11 @@ fn many_conditions_end_in_time() {
         hosts.map(|atom| Test { atom, from: vec![StatementOrigin::Directive(0)] }).collect();
     let found = routes(&tests, &mut |_| RegionOutcome::default());
     assert_eq!(found.tables.len(), 1);
+    let found = routes(&tests, &mut |holds| {
+        let mut options = DraftTable::default();
+        let host = tests.iter().position(|test| holds.atom(&test.atom));
+        options.set("upstream", host.map_or(String::new(), |host| host.to_string()), Vec::new());
+        RegionOutcome { from: Vec::new(), options }
+    });
     assert!(!found.dropped.is_empty());
 }

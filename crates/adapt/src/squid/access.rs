@@ -50,21 +50,12 @@ impl<'s> SquidAdapter<'s> {
         for test in &mut tests {
             test.from.retain(|origin| *origin != StatementOrigin::Directive(usize::MAX));
         }
-        for (number, why) in rules::segments(&tests) {
-            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
-        }
         if self.sheet.listeners.is_empty() {
             return;
         }
         let has_tls = self.sheet.listeners.iter().all(|listener| listener.get("tls").is_some());
         let found = rules::routes(&tests, &mut |holds| self.judge(&rules, holds, has_tls));
-        for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that matches this and another expression gets the result of the first \
-                           one";
-                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
-            }
-        }
+        self.sheet.report(&found);
         self.sheet.routes = found.tables;
     }
 

@@ -97,6 +97,28 @@ impl<'s> TraefikAdapter<'s> {
         Some((definition.inner().first()?, definition))
     }
 
+    /// Whether a middleware may refuse requests.
+    pub(super) fn guards(&mut self, chain: &[(&'s str, &'s Directive)], depth: usize) -> bool {
+        const GUARDS: [&str; 8] = [
+            "basicauth",
+            "digestauth",
+            "forwardauth",
+            "ipallowlist",
+            "ipwhitelist",
+            "ratelimit",
+            "inflightreq",
+            "plugin",
+        ];
+        chain.iter().any(|(name, _)| match self.middleware(name) {
+            Some((kind, _)) if kind.name.eq_ignore_ascii_case("chain") => {
+                depth < DEPTH_MAX && self.guards(&names(kind), depth + 1)
+            }
+            Some((kind, _)) => GUARDS.contains(&kind.name.to_ascii_lowercase().as_str()),
+            // It may be one of another provider.
+            None => true,
+        })
+    }
+
     pub(super) fn through(
         &mut self,
         chain: &[(&'s str, &'s Directive)],
@@ -165,13 +187,11 @@ impl<'s> TraefikAdapter<'s> {
                 let why = "no Content-Type is guessed";
                 numbers(kind).into_iter().for_each(|number| self.sheet.needless(number, why));
             }
-            "errors" => {
-                let instead = "save its pages to files: `error_pages = { 404 = \"FILE\", 5xx = \"FILE\" }`, and `replace_errors = true`";
-                self.refuse_all(kind, "an error page is a file here", instead);
-            }
+            "errors" => self.errors(kind, made),
             "inflightreq" => {
                 let instead = "`max_requests` of servers, `rate_limit` of the route";
                 self.refuse_all(kind, "concurrent requests of a client are not counted", instead);
+                made.refuse(from(kind));
             }
             "circuitbreaker" => {
                 let instead = "[upstream.NAME.breaker] and `eject` go by the failures of each server: docs/balancing.md";

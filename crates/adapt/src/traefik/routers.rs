@@ -107,17 +107,8 @@ impl<'s> TraefikAdapter<'s> {
             let chain = self.chain(point, router.directive);
             self.tests_of(&chain, &mut tests, 0);
         }
-        for (number, why) in rules::segments(&tests) {
-            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
-        }
         let found = rules::routes(&tests, &mut |holds| self.judge(point, &routers, holds));
-        for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that matches this and another expression gets the result of the first \
-                           one";
-                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
-            }
-        }
+        self.sheet.report(&found);
         // Without a route the response is 404 as well.
         let nobody = nobody().options;
         found.tables.into_iter().filter(|table| !table.says_the_same(&nobody)).collect()
@@ -134,9 +125,18 @@ impl<'s> TraefikAdapter<'s> {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(why) => {
-                    let instead = "write a [[route]] with `host`, `path`, `headers` or `clients`";
+                    let instead =
+                        "write a [[route]] with `host`, `path`, `clients` or `when`: docs/conditions.md";
+                    let chain = self.chain(point, router.directive);
+                    if !self.guards(&chain, 0) {
+                        self.sheet.refuse(router.directive.number, &why, instead);
+                        continue;
+                    }
+                    let why = format!("{why}; its requests get 501, so that they are not let through");
                     self.sheet.refuse(router.directive.number, &why, instead);
-                    continue;
+                    let mut made = MiddlewareDraft::new(from(router.directive), holds, point.has_tls);
+                    made.refuse(from(router.directive));
+                    return made.finish();
                 }
             }
             let mut made = MiddlewareDraft::new(from(router.directive), holds, point.has_tls);

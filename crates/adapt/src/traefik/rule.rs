@@ -120,8 +120,15 @@ impl TraefikRule {
     }
 }
 
-/// Parses a matcher with its texts. Most take one text, but several in the syntax of Traefik 2.
+/// Parses a matcher with its texts. An expression that is invalid here leaves the rest of the rule as it is.
 fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, String> {
+    let found = known(name, texts, number);
+    let is_expression = name.to_ascii_lowercase().ends_with("regexp") && !texts.is_empty();
+    found.or_else(|why| if is_expression { Ok(Expression::Unsaid(why)) } else { Err(why) })
+}
+
+/// Most matchers take one text, but several in the syntax of Traefik 2.
+fn known(name: &str, texts: &[String], number: usize) -> Result<Expression, String> {
     let each = |made: &dyn Fn(&str) -> Result<Atom, String>| -> Result<Expression, String> {
         if texts.is_empty() {
             return Err(format!("{name} has no value"));
@@ -169,15 +176,7 @@ fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, St
             }
             _ => Err(format!("{name} needs a name and an expression")),
         },
-        "query" => match texts {
-            [pair] if pair.contains('=') => {
-                let (key, value) = pair.split_once('=').unwrap_or_default();
-                Ok(one(Atom::Query(key.to_owned(), TextIs::Exact(value.to_owned())), number))
-            }
-            [key] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(String::new())), number)),
-            [key, value] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(value.clone())), number)),
-            _ => Err("Query needs a name and a value".to_owned()),
-        },
+        "query" => query(texts, number),
         "queryregexp" => match texts {
             [key, pattern] => {
                 let text = TextIs::Pattern(values::expression(pattern, false)?);
@@ -186,6 +185,26 @@ fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, St
             _ => Err("QueryRegexp needs a name and an expression".to_owned()),
         },
         _ => Err(format!("routes cannot match on {name}")),
+    }
+}
+
+fn query(texts: &[String], number: usize) -> Result<Expression, String> {
+    match texts {
+        // In the syntax of Traefik 2, all pairs must match.
+        [_, _, ..] if texts.iter().all(|pair| pair.contains('=')) => {
+            let pairs = texts.iter().map(|pair| pair.split_once('=').unwrap_or_default());
+            let all = pairs.map(|(key, value)| {
+                one(Atom::Query(key.to_owned(), TextIs::Exact(value.to_owned())), number)
+            });
+            Ok(Expression::all(all.collect()))
+        }
+        [pair] if pair.contains('=') => {
+            let (key, value) = pair.split_once('=').unwrap_or_default();
+            Ok(one(Atom::Query(key.to_owned(), TextIs::Exact(value.to_owned())), number))
+        }
+        [key] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(String::new())), number)),
+        [key, value] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(value.clone())), number)),
+        _ => Err("Query needs a name and a value".to_owned()),
     }
 }
 

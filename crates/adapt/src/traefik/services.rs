@@ -16,6 +16,16 @@ pub(super) struct ServiceDraft {
     pub(super) options: DraftTable,
 }
 
+impl ServiceDraft {
+    /// The upstream, if there is only one, without options of a route.
+    pub(super) fn only(&self) -> Option<&str> {
+        match self.shares.as_slice() {
+            [(upstream, _)] if self.options.is_empty() => Some(upstream),
+            _ => None,
+        }
+    }
+}
+
 impl<'s> TraefikAdapter<'s> {
     /// Sets the service of a router as its content.
     pub(super) fn serve(&mut self, router: &'s Directive, way: &mut Way<'_>) {

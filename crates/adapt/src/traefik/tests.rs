@@ -121,6 +121,18 @@ fn the_router_with_the_highest_priority_decides() {
 }
 
 #[test]
+fn rules_without_an_option_become_conditions() {
+    let adapted = one("\"(Method(`PUT`) || Header(`X-A`, `1`)) && !Query(`a`, `1`)\"", "", "");
+    let when = "when = '(request.method == \"PUT\" || \"1\" in request.headers[\"x-a\"]) && !(\"1\" in request.query[\"a\"])'; upstream = \"s\"";
+    assert_eq!(routes(&adapted), [when]);
+    // An expression that is too long has no translation: where the router guards, its requests get 501.
+    let long = format!("\"Path(`/x`) && HeaderRegexp(`X-A`, `{}`)\"", "a".repeat(5000));
+    let closed = "path = \"= /x\"; respond = { status = 501, body = \"not taken over from traefik\\n\", content_type = \"text/plain\" }";
+    let guard = "    m:\n      ipAllowList: { sourceRange: [10.0.0.0/8] }\n";
+    assert_eq!(routes(&one(&long, "m", guard)), [closed]);
+}
+
+#[test]
 fn middlewares_become_options() {
     let cases = [
         ("addPrefix: { prefix: /v1 }", "rewrite = { pattern = \"(.*)\", path = \"/v1$1\" }"),
@@ -273,5 +285,29 @@ proptest::proptest! {
             let (_, source) = syntax::read(&text, "T.yml", &mut nothing).expect("it was read");
             told::sound(&source, &adapted);
         }
+    }
+}
+
+#[test]
+fn another_service_answers_in_place_of_errors() {
+    let middleware = |status: &str, query: &str| {
+        format!(
+            "    e:\n      errors:\n        status: [{status}]\n        service: s\n        query: {query}\n"
+        )
+    };
+    let fallback = "{ upstream = \"s\", path = \"/{status}.html\", keep_status = true }";
+    for (status, keys) in [
+        ("\"500-599\"", &["5xx"][..]),
+        ("\"404\", \"502-503\"", &["404", "502", "503"]),
+        ("\"400-499\"", &["4xx"]),
+    ] {
+        let adapted = one("PathPrefix(`/`)", "e", &middleware(status, "\"/{status}.html\""));
+        for key in keys {
+            assert!(adapted.toml.contains(&format!("{key} = {fallback}")), "{status}: {}", adapted.toml);
+        }
+    }
+    for (status, query) in [("\"200-299\"", "/x"), ("\"400-450\"", "/x"), ("\"500\"", "\"/{url}\"")] {
+        let adapted = one("PathPrefix(`/`)", "e", &middleware(status, query));
+        assert!(!adapted.toml.contains("on_status") && adapted.refused() > 0, "{}", adapted.toml);
     }
 }

@@ -327,13 +327,17 @@ impl<'s> VarnishAdapter<'s> {
             let networks = acl.as_deref().and_then(|name| self.acls.get(name).cloned().flatten());
             let origins: Vec<StatementOrigin> =
                 numbers.iter().map(|number| StatementOrigin::Directive(*number)).collect();
-            match networks {
-                Some(networks) => self.sheet.set("[cache]", "purge_from", networks, origins),
-                None => {
-                    let everybody = vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
-                    self.sheet.set("[cache]", "purge_from", everybody, origins);
+            let purgers = match (networks, acl) {
+                (Some(AclNetworks { within, except }), _) if except.is_empty() => within,
+                (_, Some(acl)) => {
+                    let why =
+                        format!("the networks of {acl} are not translated; so only this machine may purge");
+                    self.sheet.refuse(*number, &why, "write `purge_from` of [cache]");
+                    vec!["127.0.0.0/8".to_owned(), "::1".to_owned()]
                 }
-            }
+                (_, None) => vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()],
+            };
+            self.sheet.set("[cache]", "purge_from", purgers, origins);
             self.sheet.differs(*number, "other clients get 403, and a purge applies to all variants", "");
         }
     }
@@ -377,16 +381,31 @@ fn look_at(condition: &[VclToken], acl: &mut Option<String>) {
     }
 }
 
-/// Returns the networks of an ACL; `None` if an entry is an exception or a name.
-pub(super) fn networks(entries: &[VclToken]) -> Option<Vec<String>> {
-    let mut networks = Vec::new();
+/// Networks of an ACL, and exceptions within them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AclNetworks {
+    pub(super) within: Vec<String>,
+    pub(super) except: Vec<String>,
+}
+
+/// Returns the networks of an ACL; `None` if an entry is a name.
+pub(super) fn networks(entries: &[VclToken]) -> Option<AclNetworks> {
+    let mut networks = AclNetworks::default();
     for entry in entries.split(|token| token.is(";")).filter(|entry| !entry.is_empty()) {
-        let text: String = entry.iter().map(VclToken::text).collect();
-        match text.as_str() {
-            "localhost" => networks.extend(["127.0.0.1".to_owned(), "::1".to_owned()]),
-            network if crate::values::is_network(network) => networks.push(network.to_owned()),
+        let text: String =
+            entry.iter().map(VclToken::text).filter(|text| !matches!(*text, "(" | ")")).collect();
+        let (text, list) = match text.strip_prefix('!') {
+            Some(text) => (text, &mut networks.except),
+            None => (text.as_str(), &mut networks.within),
+        };
+        match text {
+            "localhost" => list.extend(["127.0.0.1".to_owned(), "::1".to_owned()]),
+            network if crate::values::is_network(network) => list.push(network.to_owned()),
             _ => return None,
         }
     }
-    (!networks.is_empty()).then_some(networks)
+    // The longest prefix decides: an exception must be the narrower one.
+    let is_narrow =
+        |except: &String| !networks.within.iter().any(|within| crate::values::is_within(within, except));
+    (!networks.within.is_empty() && networks.except.iter().all(is_narrow)).then_some(networks)
 }

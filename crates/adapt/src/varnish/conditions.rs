@@ -1,17 +1,21 @@
 //! Conditions of VCL as conditions of routes.
 
 use super::VarnishAdapter;
+use super::backends::AclNetworks;
 use super::syntax::VclToken;
-use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
+use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs, literal};
 use crate::values;
 
 const DEEP_MAX: usize = 32;
+
+/// The path and query as one text, as `req.url` is.
+const URL: &str = "(request.path + (has(request.query) ? \"?\" + request.query : \"\"))";
 
 struct ConditionReader<'t, 's> {
     tokens: &'t [VclToken],
     at: usize,
     number: usize,
-    acls: &'t std::collections::BTreeMap<&'s str, Option<Vec<String>>>,
+    acls: &'t std::collections::BTreeMap<&'s str, Option<AclNetworks>>,
 }
 
 impl<'s> VarnishAdapter<'s> {
@@ -87,9 +91,22 @@ impl ConditionReader<'_, '_> {
                 match sign {
                     "~" | "==" => is,
                     "!~" | "!=" => is.not(),
-                    _ => Expression::Unsaid(format!("routes cannot match on {left} {sign}")),
+                    sign => self.number(left, sign, &value),
                 }
             }
+        }
+    }
+
+    /// A comparison of numbers. A request is never restarted here.
+    fn number(&self, left: &str, sign: &str, value: &str) -> Expression {
+        match (left, value.parse::<i64>()) {
+            ("req.restarts", Ok(number)) => Expression::fixed(match sign {
+                ">" => 0 > number,
+                ">=" => 0 >= number,
+                "<" => 0 < number,
+                _ => 0 <= number,
+            }),
+            _ => Expression::Unsaid(format!("routes cannot match on {left} {sign}")),
         }
     }
 
@@ -110,10 +127,30 @@ impl ConditionReader<'_, '_> {
         let lower = left.to_ascii_lowercase();
         let lower = lower.replacen("bereq.", "req.", 1);
         let any = |atoms: Vec<Atom>| Expression::Any(atoms, self.number);
+        match (lower.as_str(), right) {
+            ("true" | "false", None) => return Expression::fixed(lower == "true"),
+            // Varnish adds the client to this field before its rules.
+            ("req.http.x-forwarded-for", None) => return Expression::fixed(true),
+            ("req.http.x-forwarded-for", Some(_)) => {
+                return Expression::Unsaid(format!("{left} has the client's address at its end"));
+            }
+            ("req.restarts", Some((false, value))) => return Expression::fixed(value == "0"),
+            ("client.ip", Some((true, acl))) => {
+                let Some(AclNetworks { within, except }) = self.acls.get(acl).cloned().flatten() else {
+                    return Expression::Unsaid(format!("the networks of {acl} are not translated"));
+                };
+                let is_within = any(vec![Atom::Clients(within)]);
+                return match except.is_empty() {
+                    true => is_within,
+                    false => Expression::all(vec![is_within, any(vec![Atom::Clients(except)]).not()]),
+                };
+            }
+            _ => {}
+        }
         let unsaid = || Expression::Unsaid(format!("routes cannot match on {left}"));
         let made = match (lower.as_str(), right) {
             ("req.url", Some((false, path))) => Some(vec![Atom::Path(PathIs::exact(path))]),
-            ("req.url", Some((true, pattern))) => path(pattern).map(|path| vec![Atom::Path(path)]),
+            ("req.url", Some((true, pattern))) => path(pattern).map(|path| vec![path]),
             ("req.http.host", Some((false, host))) => HostIs::named(host).map(|host| vec![Atom::Host(host)]),
             ("req.http.host", Some((true, pattern))) => values::expression(pattern, true)
                 .ok()
@@ -121,16 +158,15 @@ impl ConditionReader<'_, '_> {
             ("req.method" | "req.request", Some((false, method))) => {
                 Some(vec![Atom::Methods(vec![method.to_owned()])])
             }
-            ("req.method" | "req.request", Some((true, pattern))) => {
-                let bare = pattern.trim_start_matches('^').trim_end_matches('$').trim_matches(['(', ')']);
-                let methods: Vec<String> = bare.split('|').map(str::to_owned).collect();
-                let are_words = methods
-                    .iter()
-                    .all(|method| method.bytes().all(|byte| byte.is_ascii_uppercase()) && !method.is_empty());
-                are_words.then(|| vec![Atom::Methods(methods)])
+            ("req.method" | "req.request", Some((true, pattern))) => methods(pattern).map(|atom| vec![atom]),
+            ("client.ip", Some((false, address))) if values::is_network(address) => {
+                Some(vec![Atom::Clients(vec![address.to_owned()])])
             }
-            ("client.ip", Some((true, acl))) => {
-                self.acls.get(acl).cloned().flatten().map(|networks| vec![Atom::Clients(networks)])
+            ("req.proto", Some((false, version))) => {
+                const VERSIONS: [(&str, &str); 3] =
+                    [("HTTP/1.0", "1.0"), ("HTTP/1.1", "1.1"), ("HTTP/2.0", "2")];
+                let known = VERSIONS.iter().find(|(name, _)| *name == version);
+                known.map(|(_, here)| vec![Atom::When(format!("request.version == \"{here}\""))])
             }
             (name, right) => {
                 match (name.strip_prefix("req.http.").map(|field| &left[left.len() - field.len()..]), right) {
@@ -150,8 +186,21 @@ impl ConditionReader<'_, '_> {
     }
 }
 
+/// Converts an expression for a method: `^(GET|HEAD)$` is a list.
+fn methods(pattern: &str) -> Option<Atom> {
+    let bare = pattern.trim_start_matches('^').trim_end_matches('$').trim_matches(['(', ')']);
+    let methods: Vec<String> = bare.split('|').map(str::to_owned).collect();
+    let is_word =
+        |method: &String| method.bytes().all(|byte| byte.is_ascii_uppercase()) && !method.is_empty();
+    if methods.iter().all(is_word) && pattern.starts_with('^') && pattern.ends_with('$') {
+        return Some(Atom::Methods(methods));
+    }
+    let pattern = values::search(pattern, false).ok()?;
+    Some(Atom::When(format!("request.method.matches({})", literal(&pattern))))
+}
+
 /// Converts an expression for a URL: `^/literal` is a prefix, `^/literal$` an exact path.
-fn path(pattern: &str) -> Option<PathIs> {
+fn path(pattern: &str) -> Option<Atom> {
     let literal = pattern.strip_prefix('^').unwrap_or_default();
     let (literal, is_whole) = literal.strip_suffix('$').map_or((literal, false), |literal| (literal, true));
     let is_plain = |text: &str| {
@@ -159,15 +208,36 @@ fn path(pattern: &str) -> Option<PathIs> {
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-".contains(&byte))
     };
     if is_plain(literal) {
-        return Some(if is_whole { PathIs::exact(literal) } else { PathIs::prefix(literal) });
+        return Some(Atom::Path(if is_whole { PathIs::exact(literal) } else { PathIs::prefix(literal) }));
     }
     // Only the path is compared here, without a query. So a suffix may be followed by one.
-    let pattern = pattern
-        .strip_suffix(r"(\?.*)?$")
+    let pattern = [r"(\?.*)?$", r"(\?|$)", r"($|\?)", r"(?:\?|$)"]
+        .iter()
+        .find_map(|end| pattern.strip_suffix(end))
         .map(|rest| format!("{rest}$"))
         .unwrap_or_else(|| pattern.to_owned());
-    if pattern.contains("\\?") {
-        return None;
+    if !may_ask_for_query(&pattern) {
+        return values::expression(&pattern, false).ok().map(|pattern| Atom::Path(PathIs::Pattern(pattern)));
     }
-    values::expression(&pattern, false).ok().map(PathIs::Pattern)
+    // Escapes of the path are decoded here, those of the query are not.
+    let pattern = values::search(&pattern, false).ok().filter(|pattern| !pattern.contains('%'))?;
+    Some(Atom::When(format!("{URL}.matches({})", crate::rules::literal(&pattern))))
+}
+
+/// Whether an expression for a URL names what only queries have: `?`, `&` or `=`.
+fn may_ask_for_query(pattern: &str) -> bool {
+    let bare = pattern.replace(r"\?", "\u{1}");
+    let mut letters = bare.chars();
+    let mut in_class = false;
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\u{1}' | '&' | '=' => return true,
+            '\\' => drop(letters.next()),
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '?' if in_class => return true,
+            _ => {}
+        }
+    }
+    false
 }

@@ -3,7 +3,7 @@
 use super::syntax::{Statement, VclToken};
 use super::{VarnishAdapter, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
-use crate::rules::{self, Atom, Expression, Holds, RegionOutcome, Test, TextIs};
+use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutcome, Test, TextIs};
 use crate::values::{self, duration};
 
 const YEAR: u64 = 365 * 86_400_000;
@@ -24,7 +24,8 @@ struct VarnishDraft {
     outcome: RegionOutcome,
     backend: Option<String>,
     way: RequestWay,
-    has_cookie: bool,
+    /// A rule that keeps responses out of the cache has no translation.
+    is_never_stored: bool,
 }
 
 fn from(number: usize) -> Vec<StatementOrigin> {
@@ -44,17 +45,8 @@ impl<'s> VarnishAdapter<'s> {
         }
         // The built-in VCL passes requests with cookies.
         tests.push(Test { atom: cookie(), from: Vec::new() });
-        for (number, why) in rules::segments(&tests) {
-            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
-        }
         let found = rules::routes(&tests, &mut |holds| self.judge(holds));
-        for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let StatementOrigin::Directive(number) = origin {
-                let why = "a request that matches this and another expression gets the result of the first \
-                           one";
-                self.sheet.differs(number, why, "write a [[route]] for requests that match both");
-            }
-        }
+        self.sheet.report(&found);
         self.sheet.routes = found.tables;
         self.left_backends();
     }
@@ -89,8 +81,7 @@ impl<'s> VarnishAdapter<'s> {
         let backend = self.backends.iter().find(|known| known.name == "default").or(self.backends.first());
         let backend = backend.map(|known| known.name.clone());
         let outcome = RegionOutcome { from: Vec::new(), options: DraftTable::default() };
-        let mut made =
-            VarnishDraft { outcome, backend, way: RequestWay::Open, has_cookie: holds.atom(&cookie()) };
+        let mut made = VarnishDraft { outcome, backend, way: RequestWay::Open, is_never_stored: false };
         self.sub("vcl_recv", holds, &mut made);
         if let RequestWay::Synth(status, reason) = made.way.clone() {
             self.synth(status, &reason, &mut made);
@@ -98,7 +89,11 @@ impl<'s> VarnishAdapter<'s> {
         }
         let is_stored = match made.way {
             RequestWay::Hash => true,
-            RequestWay::Open => !made.has_cookie,
+            // Where a rule changes the field, whether clients send one decides.
+            RequestWay::Open if !made.is_never_stored => {
+                let has_cookie = Expression::Any(vec![cookie()], usize::MAX).verdict(holds, false);
+                !has_cookie.unwrap_or_else(|_| holds.atom(&cookie()))
+            }
             _ => false,
         };
         let upstream = made.backend.clone().and_then(|name| self.upstream(&name));
@@ -133,6 +128,9 @@ impl<'s> VarnishAdapter<'s> {
         if is_stored {
             self.sub("vcl_hash", holds, &mut made);
         }
+        if made.is_never_stored {
+            made.outcome.options.without("cache");
+        }
         made.outcome
     }
 
@@ -164,7 +162,7 @@ impl<'s> VarnishAdapter<'s> {
                             .unwrap_or_default();
                         self.go(&called, sub, depth + 1, holds, made);
                     } else {
-                        self.plain(*number, name, tokens, sub, made);
+                        self.plain(*number, name, tokens, sub, holds, made);
                     }
                 }
             }
@@ -183,11 +181,14 @@ impl<'s> VarnishAdapter<'s> {
             if self.purges.contains(number) {
                 return;
             }
-            if let Some((status, inner)) = of_status(condition, inner) {
+            let statuses = statuses(condition);
+            if !statuses.is_empty() {
                 // Statements for a status of the server.
-                for statement in inner {
+                for (status, statement) in
+                    statuses.iter().flat_map(|status| inner.iter().map(move |statement| (status, statement)))
+                {
                     if let Statement::Plain { number: at, name, tokens } = statement {
-                        self.of_status((*number, *at), name, tokens, &status, made);
+                        self.of_status((*number, *at), name, tokens, status, made);
                     }
                 }
                 continue;
@@ -197,7 +198,11 @@ impl<'s> VarnishAdapter<'s> {
             } else {
                 self.condition(condition, *number)
             };
-            match expression.verdict(holds, false) {
+            let decided = match sub {
+                "vcl_deliver" => expression.minor_verdict(holds, false),
+                _ => expression.verdict(holds, false),
+            };
+            match decided {
                 Ok(false) => {}
                 Ok(true) => {
                     let inner: Vec<&Statement> = inner.iter().collect();
@@ -209,9 +214,92 @@ impl<'s> VarnishAdapter<'s> {
                         self.sheet.needless(*number, "Cache-Status (RFC 9211) tells what the cache did");
                         inner.iter().for_each(|inner| self.told_by_status(inner));
                     } else {
-                        let instead = "write a [[route]] with `host`, `path`, `methods`, `headers`, `cookie` or `clients`";
-                        self.sheet.refuse(*number, &why, instead);
+                        self.closed((*number, &why), condition, inner, sub, holds, made);
+                        if made.way != RequestWay::Open {
+                            return;
+                        }
                     }
+                }
+            }
+        }
+    }
+
+    /// Reports a condition without a translation. Where its statements refuse requests or keep responses out of the
+    /// cache, its requests get 501, or are not stored.
+    fn closed(
+        &mut self,
+        (number, why): (usize, &str),
+        condition: &[VclToken],
+        inner: &'s [Statement],
+        sub: &str,
+        holds: &Holds<'_>,
+        made: &mut VarnishDraft,
+    ) {
+        let instead = "write a [[route]] with `host`, `path`, `clients` or `when`: docs/conditions.md";
+        let all: Vec<&'s Statement> = inner.iter().collect();
+        let mut plain: Vec<(&'s str, Vec<&'s str>)> = Vec::new();
+        self.statements(&all, 0, &mut plain);
+        let refuses = plain.iter().any(|(name, words)| match (*name, words.as_slice()) {
+            ("return", [_, "synth", _, status, ..]) => {
+                status.parse::<u16>().is_ok_and(|status| !(200..400).contains(&status) && status < 700)
+            }
+            _ => false,
+        });
+        let keeps_out = plain.iter().any(|(name, words)| match (*name, words.as_slice()) {
+            ("return", [_, "pass" | "pipe" | "hit_for_pass", ..]) => true,
+            ("set", ["beresp.uncacheable", "=", "true"]) => true,
+            ("set", ["beresp.ttl", "=", time, ..]) => milliseconds(time) == Some(0),
+            ("hash_data", _) => true,
+            _ => false,
+        });
+        for (_, words) in plain.iter().filter(|(name, _)| matches!(*name, "set" | "unset" | "remove")) {
+            let target = words.first().copied().unwrap_or_default();
+            if let Some(field) =
+                target.strip_prefix("req.http.").or_else(|| target.strip_prefix("bereq.http."))
+            {
+                holds.change_field(field, FieldNow::Unknown);
+            } else if matches!(target, "req.url" | "bereq.url") {
+                holds.change_path(PathNow::Unknown);
+            }
+        }
+        // Responses with these fields are not stored here either.
+        let by_standard = ["beresp.http.Set-Cookie", "beresp.http.set-cookie"];
+        if condition.len() == 1 && condition.iter().all(|token| by_standard.contains(&token.text())) {
+            return self.sheet.needless(number, "responses with Set-Cookie are not stored");
+        }
+        if refuses && sub == "vcl_recv" {
+            let why = format!("{why}; its requests get 501, so that they are not let through");
+            self.sheet.refuse(number, &why, instead);
+            made.way = RequestWay::Synth(501, String::new());
+        } else if keeps_out {
+            self.sheet.refuse(number, &format!("{why}; so responses are not stored"), instead);
+            made.is_never_stored = true;
+        } else {
+            self.sheet.refuse(number, why, instead);
+        }
+    }
+
+    /// Collects statements, including those of conditions and called subroutines.
+    fn statements(&self, body: &[&'s Statement], depth: usize, into: &mut Vec<(&'s str, Vec<&'s str>)>) {
+        /// Called subroutines may call others many times.
+        const ENOUGH: usize = 10_000;
+        for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
+            if into.len() > ENOUGH {
+                return;
+            }
+            match statement {
+                Statement::If(branches) => {
+                    for (_, _, inner) in branches {
+                        self.statements(&inner.iter().collect::<Vec<_>>(), depth + 1, into);
+                    }
+                }
+                Statement::Plain { name, tokens, .. } if name == "call" => {
+                    let called = tokens.first().and_then(|name| self.subs.get(name.text()).cloned());
+                    into.push((name, Vec::new()));
+                    self.statements(&called.unwrap_or_default(), depth + 1, into);
+                }
+                Statement::Plain { name, tokens, .. } => {
+                    into.push((name, tokens.iter().map(VclToken::text).collect()));
                 }
             }
         }
@@ -229,20 +317,38 @@ impl<'s> VarnishAdapter<'s> {
         name: &str,
         tokens: &'s [VclToken],
         sub: &str,
+        holds: &Holds<'_>,
         made: &mut VarnishDraft,
     ) {
         let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
         match (name, words.as_slice()) {
             ("return", [_, action, rest @ ..]) => self.returned(number, action, rest, sub, made),
-            ("set", [target, "=", value @ ..]) => {
-                self.set(number, target, value, tokens.get(2..).unwrap_or_default(), sub, made);
+            ("set", [target, "=", ..]) if normalizes_host(target, tokens.get(2..).unwrap_or_default()) => {
+                self.sheet.needless(number, "hosts are compared without port and case");
             }
-            ("unset" | "remove", [target]) => self.unset(number, target, made),
+            ("set", [target, "=", value @ ..]) => {
+                let tokens = tokens.get(2..).unwrap_or_default();
+                changed(target, tokens, holds);
+                self.set(number, target, value, tokens, sub, made);
+            }
+            ("unset" | "remove", [target]) => {
+                if let Some(field) = request_field(target) {
+                    holds.change_field(field, FieldNow::Absent);
+                }
+                self.unset(number, target, made);
+            }
             ("hash_data", [_, "req.url" | "req.http.host" | "server.ip", _]) => {
                 self.sheet.needless(number, "URL and host are the key");
             }
-            ("hash_data", [_, field, _]) if field.starts_with("req.http.") => {
+            ("hash_data", [_, field, _])
+                if field.starts_with("req.http.") && !holds.is_changed(&field[9..]) =>
+            {
                 made.outcome.options.listed("cache", "key_headers", &field[9..], from(number));
+            }
+            ("hash_data", _) => {
+                let why = "the key has fields as clients send them, and no other values; so responses are not stored";
+                self.sheet.refuse(number, why, "write `key_headers` or `key_cookies` of `cache`");
+                made.is_never_stored = true;
             }
             _ => {
                 let (kind, why, instead) = super::by_name(name, "");
@@ -379,9 +485,6 @@ impl<'s> VarnishAdapter<'s> {
                 "write `remove` of `request_headers`",
             );
         };
-        if option == "request_headers" && field.eq_ignore_ascii_case("cookie") {
-            made.has_cookie = false;
-        }
         if target.starts_with("beresp.http.")
             && field.eq_ignore_ascii_case("set-cookie")
             && made.outcome.options.get("cache").is_some()
@@ -519,19 +622,65 @@ impl<'s> VarnishAdapter<'s> {
     }
 }
 
-/// Parses `if (beresp.status == 404) { … }`: the status and its statements.
-fn of_status<'s>(condition: &[VclToken], inner: &'s [Statement]) -> Option<(String, &'s [Statement])> {
+/// Parses `beresp.status == 404`, also several with `||`, and `beresp.status >= 400`: the statuses.
+fn statuses(condition: &[VclToken]) -> Vec<String> {
     let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
-    let status = match words.as_slice() {
+    let one = |words: &[&str]| match words {
         ["beresp.status", "==", status]
             if status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)) =>
         {
-            (*status).to_owned()
+            Some(vec![(*status).to_owned()])
         }
-        ["beresp.status", ">=", "500"] => "5xx".to_owned(),
-        _ => return None,
+        ["beresp.status", ">=", "400"] | ["beresp.status", ">", "399"] => {
+            Some(vec!["4xx".to_owned(), "5xx".to_owned()])
+        }
+        ["beresp.status", ">=", "500"] | ["beresp.status", ">", "499"] => Some(vec!["5xx".to_owned()]),
+        _ => None,
     };
-    Some((status, inner))
+    let all: Option<Vec<Vec<String>>> = words.split(|word| *word == "||").map(one).collect();
+    all.unwrap_or_default().concat()
+}
+
+fn request_field(target: &str) -> Option<&str> {
+    target.strip_prefix("req.http.").or_else(|| target.strip_prefix("bereq.http."))
+}
+
+/// Whether a statement only removes the port of the host, or its capital letters: hosts are compared without them.
+fn normalizes_host(target: &str, tokens: &[VclToken]) -> bool {
+    let words: Vec<String> = tokens.iter().map(|token| token.text().to_ascii_lowercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let is_own = |words: &[&str]| match words {
+        ["regsub" | "regsuball", "(", "req.http.host", ",", pattern, ",", "", ")"] => {
+            pattern.starts_with(":[0-9]") || pattern.starts_with(r":\d")
+        }
+        ["std.tolower", "(", "req.http.host", ")"] => true,
+        _ => false,
+    };
+    target.eq_ignore_ascii_case("req.http.host") && is_own(&words)
+}
+
+/// Remembers what a statement changes: later conditions see the new value.
+fn changed(target: &str, tokens: &[VclToken], holds: &Holds<'_>) {
+    if normalizes_host(target, tokens) {
+        return;
+    }
+    if let Some(field) = request_field(target) {
+        holds.change_field(
+            field,
+            match tokens {
+                [VclToken::Text(text)] => FieldNow::Is(text.clone()),
+                _ => FieldNow::Unknown,
+            },
+        );
+    } else if matches!(target, "req.url" | "bereq.url") {
+        holds.change_path(match tokens {
+            [VclToken::Text(path)] => PathNow::Is(path.split('?').next().unwrap_or_default().to_owned()),
+            [VclToken::Text(begin), sign, word] if sign.is("+") && word.is(target) => {
+                PathNow::Begins(format!("{begin}/"))
+            }
+            _ => PathNow::Unknown,
+        });
+    }
 }
 
 /// Converts a value concatenated from texts and variables.

@@ -4,12 +4,15 @@ use super::*;
 use crate::RemarkKind;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 5] = [
+const SAMPLES: [&str; 8] = [
     include_str!("../../samples/varnish/01-site.vcl"),
     include_str!("../../samples/varnish/02-directors.vcl"),
     include_str!("../../samples/varnish/03-rules.vcl"),
     include_str!("../../samples/varnish/04-default.vcl"),
     include_str!("../../samples/varnish/05-pass.vcl"),
+    include_str!("../../samples/varnish/06-devices.vcl"),
+    include_str!("../../samples/varnish/07-access.vcl"),
+    include_str!("../../samples/varnish/08-cache.vcl"),
 ];
 
 #[track_caller]
@@ -52,8 +55,8 @@ fn statements_become_routes() {
         (
             "if (req.method == \"POST\" || req.http.X-A) { set req.backend_hint = b; } else { return (pass); } return (pass);",
             &[
-                "methods = \"POST\"; upstream = \"b\"".to_owned(),
-                "headers = { X-A = true }; upstream = \"b\"".to_owned(),
+                "when = 'request.method == \"POST\" || \"x-a\" in request.headers'; upstream = \"b\""
+                    .to_owned(),
                 "upstream = \"a\"".to_owned(),
             ],
         ),
@@ -84,11 +87,63 @@ fn statements_become_options() {
         let written = options(&checked(&with(recv)));
         assert!(written.iter().any(|line| line == option), "{recv}: {written:#?}");
     }
+    let normalized = "set req.http.Host = regsub(req.http.Host, \":[0-9]+\", \"\"); if (req.http.host == \"x.y\") { return (synth(404, \"no\")); } return (pass);";
+    let written = routes(&checked(&with(normalized)));
+    assert_eq!(written, ["host = \"x.y\"; respond = { status = 404 }", "upstream = \"a\""]);
     let refused = checked(&with("if (std.healthy(req.backend_hint)) { return (pass); }"));
     assert!(
         refused.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused && remark.line == 5),
         "{:?}",
         refused.remarks
+    );
+}
+
+#[test]
+fn a_field_that_a_rule_sets_decides_later() {
+    let set = "if (req.http.X-B == \"1\") { set req.http.X-A = \"yes\"; } else { unset req.http.X-A; }\n";
+    let found = routes(&checked(&with(&format!(
+        "{set}if (req.http.X-A == \"yes\") {{ set req.backend_hint = b; }} return (pass);"
+    ))));
+    let expected = [
+        "headers = { X-B = \"1\" }; request_headers = { set = { X-A = \"yes\" } }; upstream = \"b\"",
+        "request_headers = { remove = [\"X-A\"] }; upstream = \"a\"",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_protects_is_closed_where_its_condition_is_unknown() {
+    let closed = "respond = { status = 501 }";
+    let cases = [
+        ("if (std.healthy(a)) { return (synth(403, \"no\")); } return (hash);", closed),
+        ("if (std.healthy(a)) { return (pass); } return (hash);", "upstream = \"a\""),
+        (
+            "set req.http.X-A = now; if (req.http.X-A == \"1\") { return (synth(404)); } return (hash);",
+            closed,
+        ),
+        ("if (!client.ip ~ none) { return (synth(403)); } return (hash);", closed),
+    ];
+    for (recv, expected) in cases {
+        let adapted = checked(&with(recv));
+        assert_eq!(routes(&adapted), [expected], "{recv}");
+        assert!(adapted.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused), "{recv}");
+    }
+    let text = with("return (hash);") + "sub vcl_hash { hash_data(client.ip); }\n";
+    assert_eq!(routes(&checked(&text)), ["upstream = \"a\""]);
+    let text = with("return (hash);")
+        + "sub vcl_backend_response { if (beresp.http.X-A) { set beresp.uncacheable = true; } }\n";
+    assert_eq!(routes(&checked(&text)), ["upstream = \"a\""]);
+}
+
+#[test]
+fn exceptions_of_an_acl_are_written_as_a_condition() {
+    let text = with("if (client.ip ~ office) { set req.backend_hint = b; } return (pass);")
+        + "acl office { \"10.0.0.0\"/8; ! \"10.1.0.0\"/16; }\n";
+    let when = "when = '!(client.address in \"10.1.0.0/16\")'";
+    let found = routes(&checked(&text));
+    assert_eq!(
+        found,
+        [format!("clients = [\"10.0.0.0/8\"]; {when}; upstream = \"b\""), "upstream = \"a\"".to_owned()]
     );
 }
 

@@ -27,12 +27,19 @@ pub enum SessionSource {
     Cookie(String),
     /// The path as sent; for hashing rather than for sessions.
     Path,
+    /// A value that the caller computes, by its name.
+    Value(String),
 }
 
 /// The fields of a message by name.
 pub trait SessionFields {
     /// The values of all fields with this name, ignoring case, in order.
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
+
+    /// Passes the value of this name ([`SessionSource::Value`]) to `then`, unless it is absent.
+    fn value(&self, name: &str, then: &mut dyn FnMut(&[u8])) {
+        let _ = (name, then);
+    }
 }
 
 /// The parts of a request that may contain a session key.
@@ -75,6 +82,11 @@ impl SessionSource {
                 parts.fields.values("Cookie").find_map(|value| cookie(value, name.as_bytes()))
             }
             SessionSource::Path => Some(parts.path),
+            SessionSource::Value(name) => {
+                let mut found = None;
+                parts.fields.value(name, &mut |value| found = (!value.is_empty()).then(|| key(value)));
+                return found;
+            }
         }?;
         // All clients without a value would share one session.
         (!found.is_empty()).then(|| key(found))

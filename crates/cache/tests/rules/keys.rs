@@ -1,6 +1,6 @@
 //! Keys as text and as hashes.
 
-use cache::{CacheKey, KeyOptions, KeyQuery, KeySecret, Parameter, Uri, write_key};
+use cache::{CacheKey, KeyOptions, KeyQuery, KeySecret, Parameter, Uri, no_values, write_key};
 
 use crate::{Request, text};
 
@@ -16,7 +16,7 @@ fn key_of_passed(
 ) -> String {
     let request = Request::get(fields);
     let mut written = Vec::new();
-    write_key(&mut written, uri, options, &request.head, &request.bytes, passes);
+    write_key(&mut written, uri, options, (&request.head, &request.bytes), passes, no_values);
     text(&written)
 }
 
@@ -94,6 +94,34 @@ fn cookies_and_fields() {
     assert_eq!(key(&bare, &uri, ""), "/p");
 }
 
+/// Values have any bytes, and still begin no other part.
+#[test]
+fn values_are_parts_of_the_key() {
+    let options = KeyOptions { values: vec!["app".into(), "b".into()], ..KeyOptions::default() };
+    let (uri, request) = (Uri::new(true, b"a", b"/p"), Request::get(""));
+    let head = || (&request.head, &*request.bytes);
+    let mut keys = Vec::new();
+    for (app, expected) in [
+        (Some(&b"www"[..]), "https://a/p\nvalue:app=www\nvalue:b=1"),
+        (Some(b""), "https://a/p\nvalue:app=\nvalue:b=1"),
+        (None, "https://a/p\nvalue:b=1"),
+        (Some(b"x\nvalue:b=1"), "https://a/p\nvalue:app=x%0Avalue:b=1\nvalue:b=1"),
+        (Some(b"%0A\x7f"), "https://a/p\nvalue:app=%250A%7F\nvalue:b=1"),
+    ] {
+        let values = |write: &mut dyn FnMut(&str, &[u8])| {
+            app.into_iter().for_each(|app| write("app", app));
+            write("b", b"1");
+        };
+        let mut text = Vec::new();
+        write_key(&mut text, &uri, &options, head(), |_| true, values);
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        keys.push(CacheKey::from_secret(KeySecret::new(1), &uri, &options, head(), |_| true, values));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 5, "all differ");
+}
+
 #[test]
 fn the_hash_is_that_of_the_text() {
     let (plain, request) = (KeyOptions::default(), Request::get(""));
@@ -102,9 +130,9 @@ fn the_hash_is_that_of_the_text() {
             secret,
             &Uri::new(false, b"a", path.as_bytes()),
             &plain,
-            &request.head,
-            &request.bytes,
+            (&request.head, &request.bytes),
             |_| true,
+            no_values,
         )
     };
     assert_eq!(of(KeySecret::new(1), "/a"), of(KeySecret::new(1), "/a"));
@@ -112,13 +140,27 @@ fn the_hash_is_that_of_the_text() {
     assert_ne!(of(KeySecret::new(1), "/a"), of(KeySecret::new(2), "/a"));
     let upper = Uri::new(false, b"A:80", b"/a");
     assert_eq!(
-        CacheKey::from_secret(KeySecret::new(1), &upper, &plain, &request.head, &request.bytes, |_| true),
+        CacheKey::from_secret(
+            KeySecret::new(1),
+            &upper,
+            &plain,
+            (&request.head, &request.bytes),
+            |_| true,
+            no_values
+        ),
         of(KeySecret::new(1), "/a")
     );
     let sorted = KeyOptions { sorts_query: true, ..KeyOptions::default() };
     let uris = [b"/?b=1&a=2".as_slice(), b"/?a=2&b=1"].map(|path| Uri::new(false, b"a", path));
     let [one, other] = uris.map(|uri| {
-        CacheKey::from_secret(KeySecret::new(1), &uri, &sorted, &request.head, &request.bytes, |_| true)
+        CacheKey::from_secret(
+            KeySecret::new(1),
+            &uri,
+            &sorted,
+            (&request.head, &request.bytes),
+            |_| true,
+            no_values,
+        )
     });
     assert_eq!(one, other);
 }

@@ -28,7 +28,7 @@ pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256
 /// Sun, 06 Nov 1994 08:49:37 GMT, when every response of these tests arrives.
 pub(crate) const NOW_MS: u64 = 784_111_777_000;
 pub(crate) const NOW: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-pub(crate) const TIMES: StoredTimes = StoredTimes { requested_ms: NOW_MS, received_ms: NOW_MS };
+pub(crate) const TIMES: StoredTimes = StoredTimes { requested_ms: NOW_MS, received_ms: NOW_MS, ttl_ms: None };
 
 /// A head and the bytes that it was parsed from.
 pub(crate) struct Request {

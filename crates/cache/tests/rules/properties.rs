@@ -2,7 +2,7 @@
 
 use cache::{
     CacheKey, CachePolicy, CacheRequestFields, KeptHead, KeyOptions, KeySecret, LookUp, StoredTimes, Uri,
-    Vary, admit, decide,
+    Vary, admit, decide, no_values,
 };
 use http1::ResponseHead;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ proptest! {
         for status in [200, 206] {
             let response = Response::new(status, &format!("{name}: {value}\r\nCache-Control: max-age=5\r\n"));
             let mut head = KeptHead::default();
-            let times = StoredTimes { requested_ms: 0, received_ms: NOW_MS };
+            let times = StoredTimes { requested_ms: 0, received_ms: NOW_MS, ttl_ms: None };
             let stored = admit(&request.asked(), &response.head, &response.bytes, times, &CachePolicy::default(), &mut head);
             if stored.is_ok() {
                 // A stored head can be parsed again, with the same result.
@@ -55,7 +55,7 @@ proptest! {
         let response = Response::new(200, &format!(
             "Age: {age}\r\nCache-Control: max-age={max_age}, stale-while-revalidate={age}\r\nETag: \"a\"\r\n"
         ));
-        let times = StoredTimes { requested_ms, received_ms };
+        let times = StoredTimes { requested_ms, received_ms, ttl_ms: None };
         let asked = Request::get("Cache-Control: max-stale=5, min-fresh=5\r\n").asked();
         let mut head = KeptHead::default();
         let stored = admit(&asked, &response.head, &response.bytes, times, &CachePolicy::default(), &mut head);
@@ -90,7 +90,7 @@ proptest! {
             let path = format!("/?{}", names.join("=1&"));
             let uri = Uri::new(false, b"a", path.as_bytes());
             // The last one has no value, which belongs to its name.
-            CacheKey::from_secret(KeySecret::new(1), &uri, &options, &request.head, &request.bytes, |_| true)
+            CacheKey::from_secret(KeySecret::new(1), &uri, &options, (&request.head, &request.bytes), |_| true, no_values)
         };
         let mut turned: Vec<String> = names.iter().cloned().collect();
         let last = turned.pop().unwrap_or_default();
@@ -114,8 +114,14 @@ fn a_hit_allocates_nothing() {
     let measured = allocation_counter::measure(|| {
         let asked = CacheRequestFields::new(&request.head, &request.bytes);
         let uri = Uri::new(false, b"A.example:80", b"/p?b=1&a=2");
-        let key =
-            CacheKey::from_secret(KeySecret::new(1), &uri, &options, &request.head, &request.bytes, |_| true);
+        let key = CacheKey::from_secret(
+            KeySecret::new(1),
+            &uri,
+            &options,
+            (&request.head, &request.bytes),
+            |_| true,
+            no_values,
+        );
         let variant = vary.variant(KeySecret::new(1), &policy, &request.head, &request.bytes, |_| true);
         let decision = decide(&asked, LookUp::Variant(&stored), &policy, NOW_MS + 1000);
         std::hint::black_box((key, variant, decision));

@@ -7,7 +7,8 @@ use cache::{
 
 use crate::{LIMITS, NOW, NOW_MS, Request, Response, keep, store, text};
 
-const LATER: StoredTimes = StoredTimes { requested_ms: NOW_MS + 99_000, received_ms: NOW_MS + 99_000 };
+const LATER: StoredTimes =
+    StoredTimes { requested_ms: NOW_MS + 99_000, received_ms: NOW_MS + 99_000, ttl_ms: None };
 
 const LATER_DATE: &str = "Sun, 06 Nov 1994 08:51:16 GMT";
 

@@ -1,8 +1,8 @@
 //! Which responses are stored, and which of their fields (RFC 9111 §3).
 
-use cache::{CachePolicy, Ignore, NotStored, REFUSALS, StatusTtl};
+use cache::{CachePolicy, Ignore, KeptHead, NotStored, REFUSALS, StatusTtl, StoredTimes, admit};
 
-use crate::{NOW, Request, Response, store, store_for, text};
+use crate::{NOW, NOW_MS, Request, Response, TIMES, store, store_for, text};
 
 fn refusal(request: &str, status: u16, response: &str) -> Option<NotStored> {
     store_for(&Request::get(request), &Response::new(status, response), &CachePolicy::default()).err()
@@ -229,6 +229,29 @@ fn the_route_takes_precedence() {
     ] {
         let stored = store_for(&Request::get(""), &Response::new(status, fields), &policy);
         assert_eq!(stored.err(), expected, "{policy:?} {status} {fields:?}");
+    }
+}
+
+/// A lifetime of the caller overrides those of the policy by status, and what a response says.
+#[test]
+fn the_caller_may_set_a_lifetime() {
+    let zero = |status| CachePolicy {
+        status_ttl: vec![StatusTtl { first: status, last: status, ttl_ms: 0 }],
+        ttl_ms: Some(1000),
+        ..CachePolicy::default()
+    };
+    for (policy, ttl_ms, status, fields, expected) in [
+        (CachePolicy::default(), 7000, 200, "Cache-Control: max-age=9\r\n", Ok(7)),
+        (CachePolicy::default(), 7000, 500, "", Ok(7)),
+        (zero(404), 7000, 404, "", Ok(7)),
+        (zero(500), 0, 200, "Cache-Control: max-age=9\r\n", Err(NotStored::StatusTtlZero)),
+        (CachePolicy::default(), 7000, 200, "Cache-Control: private\r\n", Err(NotStored::Private)),
+    ] {
+        let (request, response) = (Request::get(""), Response::new(status, fields));
+        let times = StoredTimes { ttl_ms: Some(ttl_ms), ..TIMES };
+        let mut kept = KeptHead::default();
+        let stored = admit(&request.asked(), &response.head, &response.bytes, times, &policy, &mut kept);
+        assert_eq!(stored.map(|stored| stored.ttl_seconds(NOW_MS)), expected, "{status} {fields:?}");
     }
 }
 

@@ -97,10 +97,11 @@ pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
             add(folder(path), "address", at);
         }
     }
-    for Located { value, at } in
-        file.routes.iter().filter_map(|route| route.value.files.as_ref()?.value.root())
-    {
-        add(Needed::FilesRoot(value.clone()), "root", at);
+    for (root, at) in file.routes.iter().filter_map(|route| route.value.files.as_ref()?.value.root()) {
+        add(Needed::FilesRoot(root), "root", at);
+    }
+    for folder in file.routes.iter().filter_map(|route| route.value.accel.as_ref()).flat_map(|it| &it.value) {
+        add(Needed::FilesRoot(folder.value.value.clone()), "accel", &folder.value.at);
     }
     for server in file.upstreams.iter().flat_map(|(_, _, upstream)| &upstream.servers) {
         if let Located { value, at } = server

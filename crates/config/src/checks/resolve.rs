@@ -4,6 +4,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use ::route::NamedValues;
 
 use crate::checks::acme::check_acme;
 use crate::checks::services::{
@@ -23,7 +26,9 @@ use crate::tables::fault::Faults;
 use crate::tables::fault::resolve::faults;
 use crate::tables::file::File;
 use crate::tables::headers::check_header_sets;
-use crate::tables::listen::{Listen, Listener, Passthrough, passthrough as passthrough_options};
+use crate::tables::listen::{
+    Listen, Listener, Passthrough, listener_names, passthrough as passthrough_options,
+};
 use crate::tables::log;
 use crate::tables::names::{Names, unique};
 use crate::tables::profile::{OwnProfile, with_profiles};
@@ -37,6 +42,7 @@ use crate::tables::tls::resolve::listener;
 use crate::tables::upstream::Upstream;
 use crate::tables::upstream::options::UpstreamWritten;
 use crate::tables::upstream::resolve::{check_upstream, upstream};
+use crate::tables::values;
 
 /// Converts a file to settings; `None` if there is a mistake, found here or before.
 pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Settings> {
@@ -54,7 +60,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_profiles(&file, reader);
     check_dashboard(&file, reader);
     request_id_options::check(&file.request_id, file.tracing.is_some(), reader);
-    log::check(&file.log, reader);
+    log::check(&file.log, &logged_values(&file), reader);
     request_buffering::check(&file.request_buffering, reader);
     if let Some(tracing) = &file.tracing {
         tracing.value.check(reader);
@@ -102,18 +108,9 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
     }
 }
 
-/// The names of listeners: the written name or the address, with a number if it is taken.
-fn listener_names(file: &File) -> Vec<String> {
-    let written = file.listen.iter().map(|listen| listen.value.name.as_ref().map(|name| name.value.clone()));
-    let address =
-        |listen: &Listen| listen.address.as_ref().map(|it| it.value.to_string()).unwrap_or_default();
-    let defaults = file.listen.iter().map(|listen| address(&listen.value));
-    unique(written.zip(defaults))
-}
-
 fn names(file: &File) -> Names<'_> {
     let mut listeners: HashMap<String, usize> = HashMap::new();
-    for (index, name) in listener_names(file).into_iter().enumerate() {
+    for (index, name) in listener_names(&file.listen).into_iter().enumerate() {
         listeners.entry(name).or_insert(index);
     }
     for (index, listen) in file.listen.iter().enumerate() {
@@ -138,7 +135,8 @@ fn names(file: &File) -> Names<'_> {
         header_sets: file.headers.iter().map(|(_, name, edits)| (name.as_str(), edits)).collect(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
         has_https: file.upstreams.iter().map(|(_, _, written)| has_https(written)).collect(),
-        protocols: file.upstreams.iter().map(|(_, _, written)| written.protocol).collect(),
+        protocols: file.upstreams.iter().map(|(_, _, written)| written.spoken()).collect(),
+        values: Arc::new(values::named(NamedValues::NONE, &file.values)),
     }
 }
 
@@ -245,7 +243,9 @@ fn meaning(
     onward: Vec<Onward>,
     faults: Option<Faults>,
 ) -> Option<Settings> {
-    let names = listener_names(&file);
+    let names = listener_names(&file.listen);
+    let logged = logged_values(&file);
+    let values = Arc::new(values::named(NamedValues::NONE, &file.values));
     let dashboard = dashboard(&mut file);
     with_profiles(&mut file.listen, &file.profiles);
     let listeners = file.listen.into_iter().zip(names).zip(onward);
@@ -270,7 +270,7 @@ fn meaning(
     }
     let tokens = routes.iter().filter_map(|route| route.policies.jwt.as_ref());
     let secret: Vec<&str> = tokens.filter_map(|jwt| jwt.from.parameter()).collect();
-    let access_logs = file.log.into_iter().filter_map(|log| log.value.meaning(&secret)).collect();
+    let access_logs = file.log.into_iter().filter_map(|log| log.value.meaning(&secret, &logged)).collect();
     Some(Settings {
         workers: file.workers.and_then(NonZeroUsize::new),
         wakeup_coalescing: file.wakeup_coalescing.0,
@@ -279,6 +279,7 @@ fn meaning(
         dashboard,
         listeners,
         routes: routes.into_iter().map(Shared::from).collect(),
+        values,
         acme,
         upstreams: upstreams.into_iter().map(Shared::from).collect(),
         profiles: file
@@ -288,6 +289,7 @@ fn meaning(
             .collect(),
         trusted_proxies: file.trusted_proxies,
         error_pages: pages(file.error_pages),
+        maps: file.maps,
         faults: faults?,
         timeouts: file.timeouts,
         limits: file.limits,
@@ -302,6 +304,12 @@ fn meaning(
         messages: file.messages,
         quic_key: file.quic_key_file.map(|key| key.value),
     })
+}
+
+/// The names of values that lines of an access log may have: those of the top level and of all routes.
+fn logged_values(file: &File) -> HashSet<String> {
+    let of_routes = file.routes.iter().flat_map(|route| &route.value.values);
+    file.values.iter().chain(of_routes).map(|value| value.name.clone()).collect()
 }
 
 /// Converts the options of the dashboard to settings.

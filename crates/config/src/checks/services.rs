@@ -161,6 +161,12 @@ pub(crate) fn check_peers(file: &File, reader: &mut Reader<'_>) {
         let what = format!("address: {} is not among the members", written_member(value));
         reader.add(reader.mistake(at, what).expecting("one of members"));
     }
+    let caches = file.routes.iter().filter_map(|route| route.value.cache.as_ref());
+    for Located { at, .. } in caches.filter_map(|cache| cache.value.key_values.first()) {
+        let what =
+            "key_values: other instances do not know all that values may depend on, such as the connection";
+        reader.add(reader.mistake(at, what).expecting("key_headers or key_cookies, or no [cache.peers]"));
+    }
     let upstreams = file.upstreams.iter().map(|(at, name, _)| (name.as_str(), at));
     let names = file.listen.iter().filter_map(|listen| listen.value.name.as_ref());
     let listeners = names.map(|Located { value, at }| (value.as_str(), at));

@@ -14,7 +14,7 @@ use crate::option::shared::Shared;
 use crate::tables::fault::FaultRule;
 use crate::tables::listen::{Listener, Passthrough};
 use crate::tables::names::speaks_no_http;
-use crate::tables::route::{Action, Route, relations as route_relations};
+use crate::tables::route::{Route, relations as route_relations};
 use crate::tables::settings::Settings;
 use crate::tables::upstream::{Protocol, Upstream, relations as upstream_relations};
 
@@ -233,6 +233,8 @@ fn check_listener(listener: &Listener, settings: &Settings, broken: &mut Broken)
     };
     let is_http3 = |index: usize| settings.upstreams[index].protocol == Protocol::Http3;
     refuse(tcp.is_some_and(is_http3), "tcp: an upstream with protocol = \"h3\" cannot carry TCP", "");
+    let is_fastcgi = |index: usize| settings.upstreams[index].protocol == Protocol::Fastcgi;
+    refuse(tcp.is_some_and(is_fastcgi), "tcp: an upstream with fcgi:// servers gets requests, not bytes", "");
     let has_https =
         |index: usize| settings.upstreams[index].servers.iter().any(|it| it.scheme == Scheme::Https);
     let is_in_tls = passthrough.iter().flat_map(Passthrough::upstreams).any(has_https);
@@ -253,10 +255,7 @@ fn check_fault(rule: &FaultRule, settings: &Settings, broken: &mut Broken) {
     for name in &rule.routes {
         match settings.routes.iter().find(|route| route.name == *name) {
             None => broken.add(format!("fault {:?}: no route is named {name:?}", rule.name), "a route"),
-            Some(route)
-                if rule.fault == Fault::NoTrailers
-                    && !matches!(route.action, Action::Upstream(_) | Action::Split(_)) =>
-            {
+            Some(route) if rule.fault == Fault::NoTrailers && route.action.upstreams().next().is_none() => {
                 let message = format!(
                     "fault {:?}: route {name:?} is answered without a server, so it never has trailers",
                     rule.name

@@ -184,7 +184,7 @@ pub(crate) fn check_upstream(
         let warning = reader.mistake(at, message);
         reader.warn(warning);
     };
-    if upstream.servers.iter().all(|server| server.value.scheme == Scheme::Http) {
+    if upstream.servers.iter().all(|server| matches!(server.value.scheme, Scheme::Http | Scheme::Fcgi)) {
         return warn(&tls.at, "tls: this upstream has no https server");
     }
     if verify.value {

@@ -120,6 +120,10 @@ const KEYS: &[Foreign] = &[
          TLS 1.2",
     ),
     foreign(
+        &["email", "mail", "acme_email", "account_email"],
+        "here it is `contact` of [acme]: [\"admin@example.com\"]",
+    ),
+    foreign(
         &["certresolver", "acme", "letsencrypt", "acme_ca"],
         "here it is `certificates = \"auto\"` in `tls` of [[listen]], with the authority in [acme]",
     ),

@@ -12,6 +12,7 @@ use mistake::{LineMap, Mistake, PlainWords, toml_syntax};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::document::expression_names::ExpressionNames;
 use crate::document::foreign;
 use crate::document::merge::{Merging, merge, shifted};
 use crate::document::pieces::Pieces;
@@ -85,6 +86,8 @@ pub(crate) struct Reader<'t> {
     heir: Option<Heir>,
     /// Mistakes of `[route_defaults]` that are reported for one route, and hold for all.
     of_defaults: HashSet<(usize, usize, String)>,
+    /// The names that the file has added to expressions so far.
+    pub(crate) expression_names: ExpressionNames,
 }
 
 /// A route with options from `[route_defaults]`.
@@ -148,6 +151,7 @@ impl<'t> Reader<'t> {
             secrets: Vec::new(),
             heir: None,
             of_defaults: HashSet::new(),
+            expression_names: ExpressionNames::default(),
         };
         let mut substitution = Substitution::new(surroundings);
         let mut root: Option<DeTable<'t>> = None;
@@ -419,6 +423,13 @@ impl<'t> Reader<'t> {
 
     fn is_full(&self) -> bool {
         self.mistakes.len() >= MOST_MISTAKES
+    }
+
+    /// Whether an expression may use a name whose declaration has a mistake. Counts the expression as skipped.
+    pub(crate) fn may_lack_names(&mut self, expression: &str) -> bool {
+        let may_lack = self.expression_names.is_incomplete && expression.contains("map.");
+        self.skipped += usize::from(may_lack);
+        may_lack
     }
 
     /// Adds a mistake about the value of the option `name`.

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::document::reader::Span;
 use crate::document::substitution::Substitution;
-use crate::document::surroundings::Surroundings;
+use crate::document::surroundings::{Surroundings, shown_path};
 
 /// How deep files may include others: deeper than anybody nests them.
 const DEEPEST: usize = 8;
@@ -130,7 +130,7 @@ impl<'t> Sources<'t> {
         }
         let bytes = match surroundings.file(path) {
             Ok(bytes) => bytes,
-            Err(why) => return self.refuse(at, format!("include: {name}: {why}"), None),
+            Err(why) => return self.refuse(at, format!("include: {}: {why}", shown_path(path)), None),
         };
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,

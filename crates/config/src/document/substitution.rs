@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use toml_text::{InsertionPoint, next_place};
 
-use crate::document::surroundings::Surroundings;
+use crate::document::surroundings::{Surroundings, shown_path};
 
 /// A text in which something was put.
 #[derive(Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl<'s> Substitution<'s> {
                 let (value, is_public) = read.clone().map_err(|why| {
                     let expected = "a file with the text that belongs here".to_owned();
                     let is_elsewhere = surroundings.may_be_elsewhere(Some(&path));
-                    missing(format!("{}: {why}", path.display()), expected, is_elsewhere)
+                    missing(format!("{}: {why}", shown_path(&path)), expected, is_elsewhere)
                 })?;
                 if is_public {
                     *public = Some(path.clone());

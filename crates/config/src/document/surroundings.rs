@@ -23,8 +23,8 @@ pub trait Surroundings {
     fn variable(&self, name: &str) -> Option<Vec<u8>>;
     /// The bytes of a file with a secret, and whether every user of the machine may read them.
     fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String>;
-    /// The bytes of a file that an option names, such as a list of users.
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String>;
+    /// The bytes of a file that an option names, such as a list of users; at most `bytes_max`.
+    fn named_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, String>;
     /// Whether a file that is missing here, or a variable (`None`), may exist on the machines that use the configuration.
     /// What depends on it is not checked then.
     fn may_be_elsewhere(&self, _: Option<&Path>) -> bool {
@@ -83,8 +83,8 @@ impl Surroundings for Machine {
         Ok((bytes, mode.is_ok_and(|mode| mode & READ_BY_OTHERS != 0)))
     }
 
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        read_bytes(path)
+    fn named_file(&self, path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+        read_at_most(path, bytes_max)
     }
 }
 
@@ -113,15 +113,22 @@ impl Surroundings for Nowhere {
         Err(NO_FILES.to_owned())
     }
 
-    fn named_file(&self, _: &Path) -> Result<Vec<u8>, String> {
+    fn named_file(&self, _: &Path, _: u64) -> Result<Vec<u8>, String> {
         Err(NO_FILES.to_owned())
     }
 }
 
 const NO_FILES: &str = "no files are read here";
 
-/// The largest file, far larger than any page, list of users or key.
-const NAMED_FILE_BYTES: u64 = 4 << 20;
+/// The largest file of other options than maps, far larger than any page, list of users or key.
+pub(crate) const NAMED_FILE_BYTES: u64 = 4 << 20;
+
+/// Returns a path as messages show it: absolute if nothing is there. A relative path begins at the folder in which vanward was
+/// started, which the reader of a message may not know.
+pub fn shown_path(path: &Path) -> String {
+    let shown = if path.exists() { None } else { std::path::absolute(path).ok() };
+    shown.as_deref().unwrap_or(path).display().to_string()
+}
 
 /// Reads a file of the usual size.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {

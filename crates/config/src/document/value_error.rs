@@ -172,7 +172,7 @@ pub enum ValueFault {
     #[error("{0}")]
     Rate(RateError),
     /// The file cannot be used.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}", crate::document::surroundings::shown_path(path))]
     File { path: PathBuf, problem: String },
     /// The value is neither a keyword nor a path.
     #[error("{written:?} is neither a known word nor a path")]
@@ -194,11 +194,16 @@ impl ValueFault {
             ValueFault::SocketAddress { nearest, .. }
             | ValueFault::Prefix { nearest, .. }
             | ValueFault::Unknown { nearest, .. } => nearest.clone(),
-            ValueFault::Template(TemplateError { fault: TemplateFault::Unknown(name), .. })
+            ValueFault::Template(TemplateError {
+                fault: TemplateFault::Unknown { name, values }, ..
+            })
             | ValueFault::HeaderEdit(HeaderEditError::Value(TemplateError {
-                fault: TemplateFault::Unknown(name),
+                fault: TemplateFault::Unknown { name, values },
                 ..
-            })) => nearest(name, VARIABLES).map(|name| format!("${name}")),
+            })) => {
+                let known = VARIABLES.into_iter().chain(values.iter().map(String::as_str));
+                nearest(name, known).map(|name| format!("${name}"))
+            }
             ValueFault::Expression(fault) => fault.nearest.clone(),
             ValueFault::NoScheme(written) if !written.contains(['/', ' ']) => {
                 Some(format!("http://{written}"))

@@ -7,7 +7,7 @@ use shape::{Delay, Jitter, LinkLoss};
 use toml::de::DeValue;
 
 use crate::document::reader::Reader;
-use crate::document::surroundings::read_bytes;
+use crate::document::surroundings::{NAMED_FILE_BYTES, read_bytes};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::form::Form;
 use crate::option::kind::{Described, Kind, Text, quoted, refuse_type};
@@ -42,7 +42,7 @@ impl Kind<Delay> for DelayKind {
             refuse_type(written, self.expected(), reader);
             return None;
         };
-        let read = delay_with(text, |path| reader.surroundings().named_file(path));
+        let read = delay_with(text, |path| reader.surroundings().named_file(path, NAMED_FILE_BYTES));
         read.map_err(|error| reader.refuse(&written.value.span(), written.name, &error)).ok()
     }
 

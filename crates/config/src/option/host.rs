@@ -30,7 +30,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     })
 }
 
-/// Parses any listener address: `127.0.0.1:8080`, `[::1]:8080`, or `unix:/run/vanward.sock`.
+/// Parses any listener address: `127.0.0.1:8080`, `[::1]:8080`, `*:8080` or `:8080`, or `unix:/run/vanward.sock`.
 impl FromStr for ListenAddress {
     type Err = ValueError;
 
@@ -40,18 +40,21 @@ impl FromStr for ListenAddress {
             Some(path) => {
                 socket_path(path).map(Self::Unix).map_err(|fault| ValueError { fault, expected: "" })
             }
-            None => match text.trim().strip_prefix("*:").map(str::parse) {
-                Some(Ok(port)) => Ok(Self::Any(port)),
-                _ => listen_address(text).map(Self::Tcp),
-            },
+            None => {
+                let written = text.trim();
+                let port = written.strip_prefix("*:").or_else(|| written.strip_prefix(':'));
+                match port.filter(|port| port.bytes().all(|byte| byte.is_ascii_digit())).map(str::parse) {
+                    Some(Ok(port)) => Ok(Self::Any(port)),
+                    _ => listen_address(text).map(Self::Tcp),
+                }
+            }
         }
         .map_err(refuse)
     }
 }
 
 /// The expected form of any listener address.
-pub(crate) const ANY_LISTEN_ADDRESS: &str =
-    "an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, or unix:/run/vanward.sock";
+pub(crate) const ANY_LISTEN_ADDRESS: &str = "an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080 or :8080, or unix:/run/vanward.sock";
 
 /// The expected form of a TCP listener address.
 pub(crate) const LISTEN_ADDRESS: &str = "an IP address with a port such as 127.0.0.1:8080 or [::]:8080";

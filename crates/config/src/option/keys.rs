@@ -7,6 +7,7 @@ use balance::{AddressPrefixes, SessionSource};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::kind::Text;
 use crate::option::matching::{is_token, unknown};
+use crate::option::value_key::written_value;
 
 /// A part of a request that a key is made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +80,7 @@ fn written_rate_key(part: &Option<RateKeyPart>) -> String {
         Some(RateKeyPart::Host) => "host".to_owned(),
         Some(RateKeyPart::Listener) => "listener".to_owned(),
         Some(RateKeyPart::User) => "user".to_owned(),
+        Some(RateKeyPart::Value(value)) => written_value(value),
     }
 }
 
@@ -237,6 +239,7 @@ fn written_source(source: &SessionSource) -> String {
         SessionSource::Header(name) => format!("header:{name}"),
         SessionSource::Cookie(name) => format!("cookie:{name}"),
         SessionSource::Path => "path".to_owned(),
+        SessionSource::Value(name) => format!("${{{name}}}"),
     }
 }
 

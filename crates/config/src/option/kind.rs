@@ -144,6 +144,41 @@ impl Kind<String> for Template {
     }
 }
 
+/// Content in which only `${name}` is a variable. What was put into it has none.
+pub(crate) struct Content {
+    pub(crate) expected: &'static str,
+}
+
+impl Described for Content {
+    fn form(&self) -> Form {
+        Form::words(self.expected)
+    }
+}
+
+impl Kind<String> for Content {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = Name { expected: self.expected }.read(written, reader)?;
+        let (mut content, mut rest) = (String::with_capacity(text.len() + 8), 0);
+        for range in reader.literal(&written.value.span()) {
+            content += &text[rest..range.start];
+            // Dollar signs count in pairs in front of a brace, and only there.
+            for (at, character) in text[range.clone()].char_indices() {
+                content.push(character);
+                let behind = text[range.start + at..].trim_start_matches('$');
+                if character == '$' && behind.starts_with('{') {
+                    content.push('$');
+                }
+            }
+            rest = range.end;
+        }
+        Some(content + &text[rest..])
+    }
+
+    fn print(&self, value: &String) -> Option<String> {
+        Some(toml_text::quoted(value))
+    }
+}
+
 /// A boolean: `true` or `false`.
 pub(crate) struct Switch;
 

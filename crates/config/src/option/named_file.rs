@@ -10,7 +10,7 @@ use route::{ErrorPages, Users};
 use toml::de::DeValue;
 
 use crate::document::reader::Reader;
-use crate::document::surroundings::read_bytes;
+use crate::document::surroundings::{NAMED_FILE_BYTES, read_bytes};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::form::Form;
 use crate::option::kind::{Described, Kind, quoted, refuse_type};
@@ -45,7 +45,7 @@ impl<V> Kind<V> for FileKind<V> {
                 return None;
             }
             _ => surroundings
-                .named_file(path)
+                .named_file(path, NAMED_FILE_BYTES)
                 .and_then(|bytes| (self.make)(path, bytes))
                 .map_err(|problem| ValueFault::File { path: path.to_path_buf(), problem }),
         };

@@ -149,6 +149,18 @@ const RATE: Kind = Kind {
     ],
 };
 
+/// The short form of a unit of time that is spelt out.
+fn spelt_out(unit: &str) -> Option<&'static str> {
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "msec" | "msecs" | "millisecond" | "milliseconds" => "ms",
+        "sec" | "secs" | "second" | "seconds" => "s",
+        "min" | "mins" | "minute" | "minutes" => "m",
+        "hr" | "hrs" | "hour" | "hours" => "h",
+        "day" | "days" => "d",
+        _ => return None,
+    })
+}
+
 impl Kind {
     /// The quantity in the smallest unit.
     fn parse(&self, text: &str) -> Result<u128, ValueError> {
@@ -179,7 +191,9 @@ impl Kind {
             return Err(self.refuse(ValueFault::NoUnit(number.to_owned())));
         }
         // The usual slip is the case: 256m, 10mb/s.
-        let nearest = self.units.iter().map(|(name, _)| *name).find(|name| name.eq_ignore_ascii_case(unit));
+        let same = |name: &&str| name.eq_ignore_ascii_case(unit);
+        let known = || self.units.iter().map(|(name, _)| *name);
+        let nearest = known().find(same).or_else(|| known().find(|name| Some(*name) == spelt_out(unit)));
         Err(self.refuse(ValueFault::UnknownUnit { unit: unit.to_owned(), nearest }))
     }
 
@@ -298,7 +312,15 @@ mod tests {
             (of_duration("1.2.3s"), format!("\"1.2.3\" is not a number; expected {a_duration}")),
             (of_duration("1.s"), format!("\"1.\" is not a number; expected {a_duration}")),
             (of_duration("-1s"), format!("\"-1s\" is not a number; expected {a_duration}")),
-            (of_duration("10sec"), format!("unknown unit \"sec\"; expected {a_duration}")),
+            (
+                of_duration("10sec"),
+                format!("unknown unit \"sec\"; did you mean \"s\"? Expected {a_duration}"),
+            ),
+            (
+                of_duration("5 Minutes"),
+                format!("unknown unit \"Minutes\"; did you mean \"m\"? Expected {a_duration}"),
+            ),
+            (of_duration("5w"), format!("unknown unit \"w\"; expected {a_duration}")),
             (of_duration("10MS"), format!("unknown unit \"MS\"; did you mean \"ms\"? Expected {a_duration}")),
             (
                 of_duration("0.5ns"),

@@ -1,5 +1,6 @@
 //! Parses server URLs: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT`, `http+srv://SERVICE`,
-//! `http+consul://SERVICE[?tag=TAG&dc=DATACENTER]` (both also with `https+` and `tcp+`) or `http+unix:/PATH`, and nothing else.
+//! `http+consul://SERVICE[?tag=TAG&dc=DATACENTER]` (both also with `https+` and `tcp+`) or `http+unix:/PATH`, `fcgi` in place of `http`,
+//! and nothing else.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ impl Scheme {
         match self {
             Self::Http => Some(80),
             Self::Https => Some(443),
-            Self::Tcp => None,
+            Self::Tcp | Self::Fcgi => None,
         }
     }
 
@@ -32,6 +33,7 @@ impl Scheme {
             Self::Http => "http",
             Self::Https => "https",
             Self::Tcp => "tcp",
+            Self::Fcgi => "fcgi",
         }
     }
 }
@@ -75,8 +77,10 @@ fn server(text: &str) -> Result<Server, ValueFault> {
     if text.is_empty() {
         return Err(ValueFault::Empty);
     }
-    if let Some(path) = text.strip_prefix(UNIX) {
-        return unix_server(path);
+    for (start, scheme) in UNIX {
+        if let Some(path) = text.strip_prefix(start) {
+            return socket_path(path).map(|path| Server::at(scheme, ServerHost::Unix(path), 0));
+        }
     }
     let (scheme, rest) = text.split_once("://").ok_or_else(|| ValueFault::NoScheme(text.to_owned()))?;
     let with_end = |end: &str| {
@@ -89,7 +93,7 @@ fn server(text: &str) -> Result<Server, ValueFault> {
         (None, None) => (scheme, Kind::Host),
     };
     // RFC 3986 §3.1: schemes are case-insensitive.
-    let scheme = [Scheme::Http, Scheme::Https, Scheme::Tcp]
+    let scheme = [Scheme::Http, Scheme::Https, Scheme::Tcp, Scheme::Fcgi]
         .into_iter()
         .find(|known| scheme.eq_ignore_ascii_case(known.as_str()))
         .ok_or_else(|| ValueFault::UnknownScheme(scheme.to_owned()))?;
@@ -180,12 +184,8 @@ fn is_query_value(value: &str) -> bool {
     !value.is_empty() && pieces.next().is_none_or(is_plain) && pieces.all(is_escape)
 }
 
-/// The beginning of a server URL with a Unix socket. No slashes follow, because there is no authority.
-const UNIX: &str = "http+unix:";
-
-fn unix_server(path: &str) -> Result<Server, ValueFault> {
-    socket_path(path).map(|path| Server::at(Scheme::Http, ServerHost::Unix(path), 0))
-}
+/// The beginnings of server URLs with a Unix socket. No slashes follow, because there is no authority.
+const UNIX: [(&str, Scheme); 2] = [("http+unix:", Scheme::Http), ("fcgi+unix:", Scheme::Fcgi)];
 
 /// Parses the path of a Unix socket. It must be absolute, and no longer than the system allows.
 pub(crate) fn socket_path(path: &str) -> Result<PathBuf, ValueFault> {
@@ -205,7 +205,9 @@ pub(crate) fn socket_path(path: &str) -> Result<PathBuf, ValueFault> {
 impl fmt::Display for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            ServerHost::Unix(path) => write!(formatter, "{UNIX}{}", path.display()),
+            ServerHost::Unix(path) => {
+                write!(formatter, "{}+unix:{}", self.scheme.as_str(), path.display())
+            }
             ServerHost::Service(name) => write!(formatter, "{}{SERVICE}://{name}", self.scheme.as_str()),
             ServerHost::Catalog(service) => {
                 write!(formatter, "{}{CATALOG}://{service}", self.scheme.as_str())
@@ -228,7 +230,8 @@ impl fmt::Display for ServerHost {
     }
 }
 
-/// A server of an upstream: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`.
+/// A server of an upstream: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT`, `fcgi://HOST:PORT`,
+/// `http+unix:/PATH` or `fcgi+unix:/PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// The name in logs, metrics and sessions; `None` means the URL. Unique in its upstream.
@@ -256,6 +259,8 @@ pub enum Scheme {
     Https,
     /// Bytes, only for listeners with `tcp`, which may use servers of the other schemes as well.
     Tcp,
+    /// FastCGI. An upstream has servers of this scheme alone, or none.
+    Fcgi,
 }
 
 /// Address of a server, or the source that its addresses are resolved from.
@@ -323,6 +328,10 @@ mod tests {
             ("HTTPS+CONSUL://web/?tag=v2&dc=eu-1", "https+consul://web?tag=v2&dc=eu-1"),
             ("tcp+consul://db?dc=eu&tag=a%20b&tag=c", "tcp+consul://db?tag=a%20b&tag=c&dc=eu"),
             ("http+unix:/run/app.sock", "http+unix:/run/app.sock"),
+            ("fcgi://127.0.0.1:9000", "fcgi://127.0.0.1:9000"),
+            ("FCGI://[::1]:9000/", "fcgi://[::1]:9000"),
+            ("fcgi+srv://_php._tcp.app.example", "fcgi+srv://_php._tcp.app.example"),
+            ("fcgi+unix:/run/php/php-fpm.sock", "fcgi+unix:/run/php/php-fpm.sock"),
         ] {
             let server: Server = text.parse().unwrap();
             assert_eq!((server.to_string().as_str(), server.weight), (url, 1), "{text}");
@@ -342,6 +351,9 @@ mod tests {
             ("httpss://127.0.0.1", ValueFault::UnknownScheme(owned("httpss"))),
             ("ftp://127.0.0.1", ValueFault::UnknownScheme(owned("ftp"))),
             ("tcp://127.0.0.1", ValueFault::NoPort(owned("tcp://127.0.0.1"))),
+            ("fcgi://127.0.0.1", ValueFault::NoPort(owned("fcgi://127.0.0.1"))),
+            ("fcgi+unix:app.sock", ValueFault::SocketPath(owned("app.sock"))),
+            ("https+unix:/app.sock", ValueFault::NoScheme(owned("https+unix:/app.sock"))),
             ("srv://a", ValueFault::UnknownScheme(owned("srv"))),
             ("+srv://a", ValueFault::UnknownScheme(owned(""))),
             ("http+srv://a:80", ValueFault::ServicePort(80)),
@@ -389,6 +401,8 @@ mod tests {
             ("https://[::1]:8443", "[::1]:8443"),
             ("tcp://a.example:80", "a.example:80"),
             ("http+unix:/run/app.sock", "localhost"),
+            ("fcgi+unix:/run/app.sock", "localhost"),
+            ("fcgi://a.example:9000", "a.example:9000"),
             ("http+srv://_http._tcp.a.example", "_http._tcp.a.example"),
         ] {
             assert_eq!(url.parse::<Server>().map(|server| server.authority()).as_deref(), Ok(authority));
@@ -397,7 +411,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(https?(\\+srv|\\+consul)?://|tcp://|http\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
+        fn any_text_is_read_or_refused(text in "((https?|fcgi)(\\+srv|\\+consul)?://|tcp://|(http|fcgi)\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
             // What is read is written in a form that is read alike.
             if let Ok(server) = text.parse::<Server>() {
                 proptest::prop_assert_eq!(server.to_string().parse(), Ok(server));

@@ -227,7 +227,9 @@ impl<T: Default> Table<T> {
         let mut read = |index: usize, written: &Written<'_>, reader: &mut Reader<'_>| {
             (self.options[index].read)(written, &mut value, reader);
         };
+        let outer_names = reader.expression_names.enter();
         let given = read_entries(self, &mut read, names, entries, at, reader);
+        reader.expression_names.leave(outer_names);
         let is_intact = reader.refused() == refused_before;
         Element { value, at: at.clone(), is_intact, given }
     }
@@ -360,10 +362,13 @@ fn read_entries(
 ) -> GivenOptions {
     let mut seen = GivenOptions::default();
     let place_of = |is: &dyn Fn(&Row) -> bool| shape.rows().enumerate().find(|(_, row)| is(row));
-    for (key, value) in entries.iter() {
-        let name = key.get_ref().as_ref();
-        let known =
-            place_of(&|row| row.name == name).or_else(|| place_of(&|row| row.former_name == Some(name)));
+    let known = |name: &str| {
+        place_of(&|row| row.name == name).or_else(|| place_of(&|row| row.former_name == Some(name)))
+    };
+    let mut known: Vec<_> = entries.iter().map(|(key, value)| (known(key.get_ref()), key, value)).collect();
+    // In the order of the declarations: expressions use names of tables that are declared before their own.
+    known.sort_by_key(|(known, ..)| known.map_or(usize::MAX, |(index, _)| index));
+    for (known, key, value) in known {
         if let Some((index, row)) = known {
             if let Some(former) = row.former_name {
                 notice_former_name((former, row.name), (key, seen.has(index)), reader);
@@ -373,7 +378,7 @@ fn read_entries(
                 read(index, &Written { path, name: row.name, value }, reader);
             }
         } else {
-            let meant = refuse_unknown(shape, title, name, &key.span(), reader);
+            let meant = refuse_unknown(shape, title, key.get_ref(), &key.span(), reader);
             // `adress` is one mistake, not also a missing `address`.
             if let Some((index, _)) = place_of(&|row| Some(row.name) == meant) {
                 seen.add(index);
@@ -400,12 +405,26 @@ fn refuse_unknown(
     let names: Vec<&'static str> = shape.rows().map(|row| row.name).collect();
     let nearest = nearest(name, names.iter().copied());
     let mistake = reader.mistake(at, format!("unknown key {name:?} in {title}"));
-    // What is near is what was meant, whatever it means elsewhere.
-    let owners = reader.format.owners;
-    let hint = || foreign::key(name).map(str::to_owned).or_else(|| owners(name));
-    let hint = if nearest.is_none() { hint() } else { None };
+    // An option of another table is in the wrong place, unless it is one letter from an option of this table.
+    let owner = (reader.format.owners)(name).filter(|_| nearest.is_none_or(|near| !is_close(name, near)));
+    let nearest = if owner.is_some() { None } else { nearest };
+    let hint = || foreign::key(name).map(str::to_owned);
+    let hint = owner.or_else(|| if nearest.is_none() { hint() } else { None });
     reader.add(mistake.expecting(one_of(&names)).meaning(nearest.map(str::to_owned)).hinting(hint));
     nearest
+}
+
+/// Whether two names differ by a letter at most, or by how words are joined.
+fn is_close(one: &str, other: &str) -> bool {
+    let letters = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+    let (one, other) = (letters(one), letters(other));
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    let start = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
+    match long.len() - short.len() {
+        0 => start == short.len() || short.as_bytes()[start + 1..] == long.as_bytes()[start + 1..],
+        1 => short.as_bytes()[start..] == long.as_bytes()[start + 1..],
+        _ => false,
+    }
 }
 
 /// Warns of an option under its former name, and rejects one written under both names.

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{EjectionSettings, FleetSettings, NoneUp};
+use expression::Expression;
 use ipnet::IpNet;
 
 use crate::option::host::ListenAddress;
@@ -65,6 +67,14 @@ pub struct CachePeers {
     pub hot_requests: u32,
     /// The part of the memory that what is kept so may take.
     pub hot_percent: u32,
+}
+
+/// A lifetime of stored responses for which a condition holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheRule {
+    pub when: Arc<Expression>,
+    /// With zero, they are not stored.
+    pub ttl_ms: u64,
 }
 
 impl CachePeers {

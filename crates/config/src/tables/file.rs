@@ -19,7 +19,9 @@ use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, Unless};
 use crate::option::named_file::Page as RoutePage;
 use crate::option::pairs::{OneOrMany, Pair};
 use crate::option::range::{Count, Unit, Wait};
-use crate::option::section::{Below, named, one_or_sections, placed, refuse, section, sections, switched};
+use crate::option::section::{
+    Below, named, one_or_sections, placed, read_many, refuse, section, sections, switched,
+};
 use crate::option::server::socket_path;
 use crate::option::table::{Declared, Element, Placed, Row, Table, Takes, Written, key, renamed};
 use crate::tables::acme::options::{ACME, AcmeWritten};
@@ -29,8 +31,9 @@ use crate::tables::dashboard::{DashboardTokens, TOKENS};
 use crate::tables::fault::options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::tables::headers::{EditsWritten, HEADER_SET};
 use crate::tables::limits::{LIMITS, Limits, SHED, Shedding};
-use crate::tables::listen::{LISTEN, Listen};
+use crate::tables::listen::{LISTEN, Listen, listener_names};
 use crate::tables::log::{LOG, Log};
+use crate::tables::map::{Map, maps};
 use crate::tables::messages::{MESSAGES, Messages};
 use crate::tables::profile::{OwnProfile, PROFILE};
 use crate::tables::redis::{REDIS, RedisWritten, SECRET, SharedSecret};
@@ -42,6 +45,7 @@ use crate::tables::settings::WAKEUP_COALESCING;
 use crate::tables::timeouts::{TIMEOUTS, Timeouts};
 use crate::tables::tracing::{TRACING, TracingWritten};
 use crate::tables::upstream::options::{UPSTREAM, UpstreamWritten};
+use crate::tables::values::{ValuesKind, ValuesWritten, replace_by_listeners};
 
 /// A parsed file: each value is valid, but their relations are not checked yet.
 #[derive(Debug, Clone, Default)]
@@ -58,12 +62,14 @@ pub(crate) struct File {
     pub(crate) quic_key_file: Option<Located<SharedSecret>>,
     pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
     pub(crate) trusted_proxies: Vec<IpNet>,
+    pub(crate) values: ValuesWritten,
     pub(crate) listen: Vec<Element<Listen>>,
     pub(crate) route_defaults: DefaultsWritten,
     pub(crate) routes: Vec<Element<RouteWritten>>,
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
     pub(crate) headers: Vec<(Span, String, EditsWritten)>,
     pub(crate) profiles: Vec<(Span, String, OwnProfile)>,
+    pub(crate) maps: Vec<Map>,
     pub(crate) acme: AcmeWritten,
     pub(crate) faults: FaultsWritten,
     pub(crate) fault: Vec<Element<FaultWritten>>,
@@ -187,6 +193,18 @@ pub(crate) static FILE: Table<File> = Table {
              `X-Forwarded-*` wins. From other clients these fields and `X-Real-IP` are \
              dropped.",
         ),
+        maps(
+            "A map from keys of requests to values, for `when` and other expressions. NAME has letters, digits and `_`. \
+             See [maps](maps.md).",
+        ),
+        key!(
+            "values",
+            ValuesKind { is_local: false },
+            File.values,
+            "Names for expressions, such as `app = 'request.headers[\"x-app\"] ?? \"www\"'`. Expressions use \
+             them as `values.app`, texts with variables as `${app}`. See [values](conditions.md#values).",
+        )
+        .merged(Merging::Named),
         sections!(
             "listen",
             LISTEN,
@@ -194,7 +212,7 @@ pub(crate) static FILE: Table<File> = Table {
             "An address that clients connect to. At least one is required."
         )
         .required(),
-        sections!(
+        routes(sections!(
             "route",
             ROUTE,
             File.routes,
@@ -204,7 +222,7 @@ pub(crate) static FILE: Table<File> = Table {
              regular expression, any host. For paths, it is: exact, regular expression, longest prefix. \
              Then a route with more conditions on methods, headers, cookies, query and claims comes first, \
              then one with `when`, then one for narrower networks. `vanward check FILE --route METHOD URL` explains the choice."
-        ),
+        )),
         route_defaults(
             "Defaults for all routes: every option of `[[route]]` except its `name`, its conditions and its \
              action (`upstream`, `split`, `redirect`, `respond`). An option of a route replaces the default \
@@ -325,6 +343,17 @@ const SOCKET: Text<PathBuf> = Text {
     },
     print: |path| path.display().to_string(),
 };
+
+/// Completes the declaration of `[[route]]`: before routes are read, values of listeners replace those of the top level.
+const fn routes(declared: Declared<File>) -> Declared<File> {
+    Declared {
+        read: |written, file, reader| {
+            replace_by_listeners(&listener_names(&file.listen), &file.listen, &mut file.values, reader);
+            read_many(&ROUTE, written, &mut file.routes, reader);
+        },
+        ..declared
+    }
+}
 
 pub(crate) const NAME: &str = "route_defaults";
 

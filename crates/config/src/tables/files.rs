@@ -2,20 +2,29 @@
 
 use std::path::PathBuf;
 
+use ::route::{RouteTemplate, TemplateError, TemplateScope, TemplateStage, TemplateUse};
+
 use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
-use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, located};
-use crate::option::table::{Element, Inline, Table, element, key, required};
+use crate::option::form::Form;
+use crate::option::kind::{At, Boxed, Content, Described, Kind, List, Located, Maybe, Name, Switch, located};
+use crate::option::table::{Element, Inline, Table, Written, element, key, required};
+use crate::option::templates::template;
+use crate::tables::names::Names;
 
 /// Files beneath a directory, and how they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
     /// The directory. It need not exist yet.
     pub root: PathBuf,
+    /// The directory below the root with the files of a request, if values decide it: `${site}/public`.
+    pub below: Option<RouteTemplate>,
     /// Names of the files that stand for their directory, in the order in which they are tried.
     pub index: Vec<String>,
     /// The file that is sent where there is no other, relative to the root.
     pub fallback: Option<String>,
+    /// The upstream that gets requests for which there is no file, an index into `Settings::upstreams`.
+    pub otherwise: Option<usize>,
     /// Whether a precompressed sibling is sent to clients that accept its coding.
     pub precompressed: bool,
     /// The value of Cache-Control.
@@ -31,8 +40,10 @@ impl Files {
     pub fn from_root(root: PathBuf) -> Self {
         Self {
             root,
+            below: None,
             index: vec!["index.html".to_owned()],
             fallback: None,
+            otherwise: None,
             precompressed: false,
             cache_control: None,
             listing: false,
@@ -43,9 +54,10 @@ impl Files {
 
 #[derive(Debug, Clone)]
 pub(crate) struct FilesWritten {
-    root: Option<Located<PathBuf>>,
+    root: Option<Located<String>>,
     index: Vec<Located<String>>,
     fallback: Option<Located<String>>,
+    otherwise: Option<Box<Element<ElseWritten>>>,
     precompressed: bool,
     cache_control: Option<Located<String>>,
     listing: bool,
@@ -53,9 +65,14 @@ pub(crate) struct FilesWritten {
 }
 
 impl FilesWritten {
-    /// The directory of the files, and where the file says so.
-    pub(crate) fn root(&self) -> Option<&Located<PathBuf>> {
-        self.root.as_ref()
+    /// Whether an upstream gets the requests for which there is no file.
+    pub(crate) fn has_upstream(&self) -> bool {
+        self.otherwise.is_some()
+    }
+
+    /// The directory of the files, without what values decide, and where the file says so.
+    pub(crate) fn root(&self) -> Option<(PathBuf, &Span)> {
+        self.root.as_ref().map(|Located { value, at }| (split_root(value).0, at))
     }
 }
 
@@ -67,16 +84,26 @@ impl Default for FilesWritten {
     }
 }
 
-pub(crate) const ROOT_EXPECTED: &str = "the path of a directory such as /srv/www";
+/// The part `else` of the option.
+#[derive(Debug, Clone, Default)]
+struct ElseWritten {
+    upstream: Option<Located<String>>,
+}
 
-pub(crate) const ROOT: Text<PathBuf> = Text {
-    expected: ROOT_EXPECTED,
-    read: |text| match text {
-        "" => Err(ValueError { fault: ValueFault::Empty, expected: ROOT_EXPECTED }),
-        path => Ok(PathBuf::from(path)),
+const ELSE: Inline<ElseWritten> = Inline {
+    title: "else",
+    example: "{ upstream = \"app\" }",
+    table: &Table {
+        options: &[required!(
+            "upstream",
+            Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+            ElseWritten.upstream,
+            "The upstream that gets these requests.",
+        )],
     },
-    print: |path| path.display().to_string(),
 };
+
+pub(crate) const ROOT_EXPECTED: &str = "the path of a directory such as /srv/www";
 
 pub(crate) const INDEX: &str = "the name of a file such as index.html";
 
@@ -91,9 +118,10 @@ pub(crate) const FILES: Inline<FilesWritten> = Inline {
         options: &[
             required!(
                 "root",
-                Maybe(At(ROOT)),
+                Maybe(At(RootKind)),
                 FilesWritten.root,
-                "The directory. The whole path of a request is looked up below it: `/a/b.html` is \
+                "The directory. `\"/srv/${site}\"` is the folder below `/srv` that a value names, without `index` of \
+                 other folders. The whole path of a request is looked up below it: `/a/b.html` is \
                  ROOT/a/b.html. `rewrite = { path = \"/\" }` removes the prefix of the route's `path`.",
             ),
             key!(
@@ -108,6 +136,14 @@ pub(crate) const FILES: Inline<FilesWritten> = Inline {
                 FilesWritten.fallback,
                 "File below the root that is sent with 200 if no other file matches, for single-page \
                  applications. Default: 404.",
+            ),
+            key!(
+                "else",
+                Maybe(Boxed(ELSE)),
+                FilesWritten.otherwise,
+                "Sends a request to an upstream if no file matches, and each request whose method is not GET or \
+                 HEAD: `{ upstream = \"app\" }`. See [files.md](files.md#files-first-else-a-server). Default: \
+                 404 or 405.",
             ),
             key!(
                 "precompressed",
@@ -139,9 +175,113 @@ pub(crate) const FILES: Inline<FilesWritten> = Inline {
     },
 };
 
+/// The kind of value of `root`: a path with values behind its fixed part.
+struct RootKind;
+
+impl Described for RootKind {
+    fn form(&self) -> Form {
+        Form::words(ROOT_EXPECTED)
+    }
+}
+
+impl Kind<String> for RootKind {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = Content { expected: ROOT_EXPECTED }.read(written, reader)?;
+        if text.is_empty() {
+            let error = ValueError { fault: ValueFault::Empty, expected: ROOT_EXPECTED };
+            reader.refuse(&written.value.span(), written.name, &error);
+            return None;
+        }
+        Some(text)
+    }
+
+    fn print(&self, root: &String) -> Option<String> {
+        Some(toml_text::quoted(root))
+    }
+}
+
+/// Splits a root into its fixed part, and the part below it that values decide.
+fn split_root(root: &str) -> (PathBuf, Option<&str>) {
+    let Some(value) = root.find("${") else { return (PathBuf::from(root), None) };
+    match root[..value].rfind('/') {
+        Some(0) => (PathBuf::from("/"), Some(&root[1..])),
+        Some(slash) => (PathBuf::from(&root[..slash]), Some(&root[slash + 1..])),
+        None => (PathBuf::new(), Some(root)),
+    }
+}
+
+/// The part of a root that values decide; `None` if there is a mistake.
+fn below(
+    root: &Located<String>,
+    written: &FilesWritten,
+    scope: TemplateScope<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Option<RouteTemplate>> {
+    let Located { value, at } = root;
+    let (fixed, Some(below)) = split_root(value) else { return Some(None) };
+    if fixed.as_os_str().is_empty() {
+        let message = format!("root: {value:?} has no folder that all values stay below");
+        refuse(at, message, "a path such as /srv/${site}", reader);
+        return None;
+    }
+    for (option, at) in [
+        ("fallback", written.fallback.as_ref().map(|path| &path.at)),
+        ("listing", Some(at).filter(|_| written.listing)),
+    ] {
+        if let Some(at) = at {
+            let message = format!("{option} is not possible with a root that has values");
+            refuse(at, message, "a root without values, or no such option", reader);
+            return None;
+        }
+    }
+    let made = RouteTemplate::new(below, TemplateUse::Folder, TemplateStage::Route, scope);
+    // The place of a mistake is counted from the start of the whole path.
+    let offset = value.len() - below.len();
+    let made = made.map_err(|error| TemplateError { offset: error.offset + offset, ..error });
+    template(made, "root", at, "a path such as /srv/${site}", reader).map(Some)
+}
+
 /// Converts the option to settings; `None` if there is a mistake.
-pub(crate) fn files(written: &FilesWritten, reader: &mut Reader<'_>) -> Option<Files> {
+pub(crate) fn files(
+    written: &FilesWritten,
+    scope: TemplateScope<'_>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Files> {
     let refused_before = reader.refused();
+    check_names(written, reader);
+    let otherwise = match &written.otherwise {
+        Some(otherwise) => {
+            let Located { value, at } = otherwise.value.upstream.as_ref()?;
+            Some(names.http_upstream("else", value, at, reader)?)
+        }
+        None => None,
+    };
+    let root = written.root.as_ref()?;
+    let below = below(root, written, scope, reader)?;
+    let (fixed, _) = split_root(&root.value);
+    if !fixed.is_dir() {
+        let then = if otherwise.is_some() { "the upstream gets all requests" } else { "requests get 404" };
+        let message = format!("root: {fixed:?} is not a directory now; until it is, {then}");
+        let warning = reader.mistake(&root.at, message);
+        reader.warn(warning);
+    }
+    let value = |option: &Option<Located<String>>| option.as_ref().map(|option| option.value.clone());
+    (reader.refused() == refused_before).then(|| Files {
+        root: fixed,
+        below,
+        index: written.index.iter().map(|name| name.value.clone()).collect(),
+        fallback: value(&written.fallback).map(|path| relative(&path).to_owned()),
+        otherwise,
+        precompressed: written.precompressed,
+        cache_control: value(&written.cache_control).map(|value| value.trim().to_owned()),
+        listing: written.listing,
+        symlinks: written.symlinks,
+    })
+}
+
+/// Rejects names that no client can get, and options that exclude each other.
+fn check_names(written: &FilesWritten, reader: &mut Reader<'_>) {
     for Located { value, at } in &written.index {
         if !is_visible_name(value) || value.contains('/') {
             refuse(
@@ -173,22 +313,14 @@ pub(crate) fn files(written: &FilesWritten, reader: &mut Reader<'_>) -> Option<F
             reader,
         );
     }
-    let root = written.root.as_ref()?;
-    if !root.value.is_dir() {
-        let message = format!("root: {:?} is not a directory now; until it is, requests get 404", root.value);
-        let warning = reader.mistake(&root.at, message);
-        reader.warn(warning);
+    if let (Some(_), Some(otherwise)) = (&written.fallback, &written.otherwise) {
+        refuse(
+            &otherwise.at,
+            "files has fallback and else: with a fallback, every path has a file".to_owned(),
+            "one of them",
+            reader,
+        );
     }
-    let value = |option: &Option<Located<String>>| option.as_ref().map(|option| option.value.clone());
-    (reader.refused() == refused_before).then(|| Files {
-        root: root.value.clone(),
-        index: written.index.iter().map(|name| name.value.clone()).collect(),
-        fallback: value(&written.fallback).map(|path| relative(&path).to_owned()),
-        precompressed: written.precompressed,
-        cache_control: value(&written.cache_control).map(|value| value.trim().to_owned()),
-        listing: written.listing,
-        symlinks: written.symlinks,
-    })
 }
 
 /// The path of a file as it is below the root.
@@ -208,11 +340,17 @@ fn refuse(at: &Span, message: String, expected: &str, reader: &mut Reader<'_>) {
 
 /// Converts settings back to the option: the source of its defaults.
 pub(crate) fn written(files: &Files) -> Element<FilesWritten> {
-    let Files { root, index, fallback, precompressed, cache_control, listing, symlinks } = files;
+    // Only the defaults are written so, and they have no upstream.
+    let Files { root, below, index, fallback, otherwise: _, precompressed, cache_control, listing, symlinks } =
+        files;
     element(FilesWritten {
-        root: Some(located(root.clone())),
+        root: Some(located(match below {
+            None => root.display().to_string(),
+            Some(below) => root.join(below.as_str()).display().to_string(),
+        })),
         index: index.iter().cloned().map(located).collect(),
         fallback: fallback.as_ref().map(|path| located(format!("/{path}"))),
+        otherwise: None,
         precompressed: *precompressed,
         cache_control: cache_control.clone().map(located),
         listing: *listing,

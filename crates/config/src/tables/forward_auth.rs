@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use route::{AuthKeyPart, SignIn};
+use route::{AuthKeyPart, NamedValues, SignIn};
 
 use crate::document::reader::{Reader, Span, refuse};
 use crate::option::keys::AUTH_KEY;
@@ -219,6 +219,7 @@ pub(crate) const AUTH_CACHE: Inline<AuthCacheWritten> = Inline {
 /// Converts the option; `None` if there is a mistake.
 pub(crate) fn forward_auth(
     Element { value: written, .. }: &Element<ForwardAuthWritten>,
+    values: &NamedValues,
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<ForwardAuth> {
@@ -242,7 +243,7 @@ pub(crate) fn forward_auth(
     let sign_in = written
         .sign_in
         .as_ref()
-        .and_then(|page| template(SignIn::new(&page.value), "sign_in", &page.at, SIGN_IN, reader));
+        .and_then(|page| template(SignIn::new(&page.value, values), "sign_in", &page.at, SIGN_IN, reader));
     let cache = match &written.cache {
         Some(element) => Some(cache(element, reader)?),
         None => None,

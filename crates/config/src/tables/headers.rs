@@ -1,17 +1,22 @@
 //! Header edits of routes: options, named sets, the built-in set, and their result for a route.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use ::route::{BytePattern, HeaderEdit, HeaderEditError, HeaderEdits, TemplateStage};
+use ::route::{EDIT_GROUPS_MAX, HeaderEdit, HeaderEditError, HeaderEdits, TemplateScope, TemplateStage};
+use expression::{ExchangeStage, Expression};
 use mistake::nearest;
+use toml::Spanned;
+use toml::de::DeValue;
 
 use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
-use crate::option::kind::{At, Located, Name, Template, located};
+use crate::option::form::{Form, OFF};
+use crate::option::kind::{At, Described, Kind, Located, Maybe, Name, Template, located};
+use crate::option::later_condition::LaterCondition;
 use crate::option::matching::FieldName;
 use crate::option::pairs::{OneOrMany, Pair, Pairs, pair};
-use crate::option::table::{Declared, Element, Inline, Table, key, one_of};
+use crate::option::table::{Declared, Element, Inline, Table, Written, key, one_of};
 use crate::tables::names::Names;
 
 /// The name of the set that is built in.
@@ -66,32 +71,50 @@ impl Edit<'_> {
     }
 }
 
-/// The edits of a route: those of the sets that it uses, then its own. Each is tried alone first, so that every mistake is
-/// found.
+/// The edits of a route: for each of its tables those of the sets that it uses, then its own. Each is tried alone first, so
+/// that every mistake is found.
 pub(crate) fn edits(
-    written: Option<&Element<EditsWritten>>,
-    (stage, pattern): (TemplateStage, Option<&BytePattern>),
+    written: &[Element<EditsWritten>],
+    (stage, scope): (TemplateStage, TemplateScope<'_>),
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<HeaderEdits> {
-    let Some(Element { value: own, .. }) = written else { return Some(HeaderEdits::default()) };
+    let Some(Element { value: first, .. }) = written.first() else { return Some(HeaderEdits::default()) };
     let refused_before = reader.refused();
-    let mut all: Vec<Edit<'_>> = Vec::new();
-    for Located { value: name, at } in &own.uses {
-        if let Some(set) = set(name, at, stage, names, reader) {
-            extend(&mut all, set);
+    // The first group has no condition.
+    let before = usize::from(first.when.is_some());
+    let mut all: Vec<(usize, Edit<'_>)> = Vec::new();
+    for (place, Element { value: own, at, .. }) in written.iter().enumerate() {
+        let mut of_table = Vec::new();
+        for Located { value: name, at } in &own.uses {
+            if let Some(set) = set(name, at, stage, names, reader) {
+                extend(&mut of_table, set);
+            }
         }
+        extend(&mut of_table, own);
+        check_defaults(own, reader);
+        if own.when.is_some() && of_table.is_empty() && own.uses.is_empty() {
+            let mistake = reader.mistake(at, "when: this table edits nothing");
+            reader.add(mistake.expecting("set, add, default, remove or use"));
+        }
+        all.extend(of_table.into_iter().map(|edit| (before + place, edit)));
     }
-    extend(&mut all, own);
-    check_defaults(own, reader);
-    for edit in &all {
-        try_alone(edit, stage, pattern, reader);
+    for (_, edit) in &all {
+        try_alone(edit, stage, scope, reader);
+    }
+    if let Some(Element { at, .. }) = written.get(EDIT_GROUPS_MAX) {
+        let mistake = reader.mistake(at, "there are too many tables of edits");
+        reader.add(mistake.expecting(format!("at most {EDIT_GROUPS_MAX}")));
     }
     if reader.refused() > refused_before {
         return None;
     }
-    let made = HeaderEdits::new(all.iter().map(|edit| edit.edit), stage, pattern);
-    made.map_err(|(index, error)| refuse(&all[index], error, reader)).ok()
+    let conditions =
+        written.iter().map(|table| table.value.when.as_ref().map(|when| Arc::clone(&when.value)));
+    let groups = conditions.skip(1 - before).collect();
+    let made =
+        HeaderEdits::in_groups(all.iter().map(|(group, edit)| (*group, edit.edit)), groups, stage, scope);
+    made.map_err(|(index, error)| refuse(&all[index].1, error, reader)).ok()
 }
 
 fn set<'w>(
@@ -122,7 +145,7 @@ fn set<'w>(
 
 /// Adds the edits of a table. They replace what was said of the same fields before.
 fn extend<'w>(all: &mut Vec<Edit<'w>>, written: &'w EditsWritten) {
-    let EditsWritten { uses: _, set, add, default, remove } = written;
+    let EditsWritten { uses: _, set, add, default, remove, when: _ } = written;
     let fields = |option, fields: &'w [Pair<FieldName, Located<String>>], edit: EditOf| {
         fields.iter().map(move |Pair { at, name, value }| Edit {
             option,
@@ -162,8 +185,8 @@ fn check_defaults(written: &EditsWritten, reader: &mut Reader<'_>) {
     }
 }
 
-fn try_alone(edit: &Edit<'_>, stage: TemplateStage, pattern: Option<&BytePattern>, reader: &mut Reader<'_>) {
-    if let Err((_, error)) = HeaderEdits::new([edit.edit], stage, pattern) {
+fn try_alone(edit: &Edit<'_>, stage: TemplateStage, scope: TemplateScope<'_>, reader: &mut Reader<'_>) {
+    if let Err((_, error)) = HeaderEdits::new([edit.edit], stage, scope) {
         refuse(edit, error, reader);
     }
 }
@@ -202,7 +225,7 @@ pub(crate) fn check_header_sets(
                 HeaderEdit::Remove(_) => false,
             };
             for edit in all.iter().filter(|edit| !has_variables(edit)) {
-                try_alone(edit, TemplateStage::Response, None, reader);
+                try_alone(edit, TemplateStage::Response, TemplateScope::default(), reader);
             }
         }
     }
@@ -215,6 +238,7 @@ pub(crate) struct EditsWritten {
     pub(crate) set: Vec<Pair<FieldName, Located<String>>>,
     pub(crate) add: Vec<Pair<FieldName, Located<String>>>,
     pub(crate) remove: Vec<Located<String>>,
+    pub(crate) when: Option<Located<Arc<Expression>>>,
 }
 
 pub(crate) const FIELDS: Pairs<FieldName, At<Template>> = Pairs {
@@ -224,25 +248,89 @@ pub(crate) const FIELDS: Pairs<FieldName, At<Template>> = Pairs {
     kind: At(Template { expected: "a value, with variables such as $client_address" }),
 };
 
-pub(crate) const EDITS: Inline<EditsWritten> = Inline {
+/// Tables of edits: one, a list, or `"off"`.
+pub(crate) struct EditTables(pub(crate) Inline<EditsWritten>);
+
+impl Described for EditTables {
+    fn form(&self) -> Form {
+        Form::OrWord(Form::OneOrMany(self.0.form().into()).into(), OFF)
+    }
+}
+
+impl Kind<Vec<Element<EditsWritten>>> for EditTables {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Vec<Element<EditsWritten>>> {
+        match written.value.get_ref() {
+            // A route can have none of what [route_defaults] has.
+            DeValue::String(word) if word == OFF => Some(Vec::new()),
+            DeValue::Array(elements) => {
+                let element = |value: &Spanned<DeValue<'_>>| {
+                    self.0.read(&Written { path: written.path, name: written.name, value }, reader)
+                };
+                Some(elements.iter().filter_map(element).collect())
+            }
+            _ => self.0.read(written, reader).map(|table| vec![table]),
+        }
+    }
+
+    fn print(&self, tables: &Vec<Element<EditsWritten>>) -> Option<String> {
+        let printed: Vec<String> = tables.iter().filter_map(|table| self.0.print(table)).collect();
+        match printed.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+}
+
+pub(crate) const REQUEST_EDITS: EditTables = EditTables(Inline {
     title: "these headers",
     example: "{ set = { X-Tenant = \"$host\" }, remove = [\"Server\"] }",
     table: &Table {
         options: &[
-            key!(
-                "use",
-                OneOrMany(At(Name { expected: "the name of a set: NAME of [headers.NAME], or security" })),
-                EditsWritten.uses,
-                "Sets of `[headers.NAME]`, in order; `\"security\"` is built in, for responses. Settings \
-                 here replace theirs for the same field.",
-            ),
+            USE,
             SET,
             ADD,
             DEFAULT,
             REMOVE,
+            key!(
+                "when",
+                Maybe(LaterCondition(ExchangeStage::Forward)),
+                EditsWritten.when,
+                "Condition under which this table applies: `'client.user == \"ann\"'`. Default: always. See \
+                 [conditions](conditions.md).",
+            ),
         ],
     },
-};
+});
+
+pub(crate) const RESPONSE_EDITS: EditTables = EditTables(Inline {
+    title: "these headers",
+    example: "{ set = { X-Tenant = \"$host\" }, remove = [\"Server\"] }",
+    table: &Table {
+        options: &[
+            USE,
+            SET,
+            ADD,
+            DEFAULT,
+            REMOVE,
+            key!(
+                "when",
+                Maybe(LaterCondition(ExchangeStage::Response)),
+                EditsWritten.when,
+                "Condition under which this table applies: `'response.status >= 500'`. It sees the response \
+                 before any edit. Default: always. See [conditions](conditions.md).",
+            ),
+        ],
+    },
+});
+
+const USE: Declared<EditsWritten> = key!(
+    "use",
+    OneOrMany(At(Name { expected: "the name of a set: NAME of [headers.NAME], or security" })),
+    EditsWritten.uses,
+    "Sets of `[headers.NAME]`, in order; `\"security\"` is built in, for responses. Settings \
+     here replace theirs for the same field.",
+);
 
 /// The table `[headers.NAME]`.
 pub(crate) static HEADER_SET: Table<EditsWritten> = Table { options: &[SET, ADD, DEFAULT, REMOVE] };

@@ -14,9 +14,11 @@ use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, located}
 use crate::option::pairs::OneOrMany;
 use crate::option::table::{Element, Table, key, required};
 use crate::tables::listen::passthrough::{PASSTHROUGH, PassthroughWritten};
+use crate::tables::names::unique;
 use crate::tables::shaping::{DatagramRates, Link};
 use crate::tables::tls::options::{HstsKind, SERVER_TLS, ServerTlsWritten};
 use crate::tables::tls::{Hsts, ListenerTls};
+use crate::tables::values::{ValuesKind, ValuesWritten};
 
 /// Options of TLS that is passed on.
 pub(crate) mod passthrough;
@@ -104,6 +106,7 @@ impl Listener {
 #[derive(Debug, Clone)]
 pub(crate) struct Listen {
     pub(crate) name: Option<Located<String>>,
+    pub(crate) values: ValuesWritten,
     pub(crate) address: Option<Located<ListenAddress>>,
     pub(crate) proxy_protocol: Vec<IpNet>,
     pub(crate) tcp: Option<Located<String>>,
@@ -124,6 +127,7 @@ impl Default for Listen {
     fn default() -> Self {
         Self {
             name: None,
+            values: Vec::new(),
             address: None,
             proxy_protocol: Vec::new(),
             tcp: None,
@@ -140,6 +144,15 @@ impl Default for Listen {
             datagram_upload_rate: None,
         }
     }
+}
+
+/// The names of listeners: the written name or the address, with a number if it is taken.
+pub(crate) fn listener_names(all: &[Element<Listen>]) -> Vec<String> {
+    let written = all.iter().map(|listen| listen.value.name.as_ref().map(|name| name.value.clone()));
+    let address =
+        |listen: &Listen| listen.address.as_ref().map(|it| it.value.to_string()).unwrap_or_default();
+    let defaults = all.iter().map(|listen| address(&listen.value));
+    unique(written.zip(defaults))
 }
 
 pub(crate) static LISTEN: Table<Listen> = Table {
@@ -161,6 +174,13 @@ pub(crate) static LISTEN: Table<Listen> = Table {
             Maybe(At(Name { expected: "a name for the listener" })),
             Listen.name,
             "Name in routes, logs and metrics. Default: the address.",
+        ),
+        key!(
+            "values",
+            ValuesKind { is_local: true },
+            Listen.values,
+            "Values for requests of this listener, instead of equal names of `[values]`, of the same types. Values of \
+             routes come before them. See [values](conditions.md#values).",
         ),
         key!(
             "proxy_protocol",

@@ -1,9 +1,12 @@
 //! The table `[log]`: access logs.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use expression::{ExchangeStage, Expression};
 use logline::{
     Addresses, FIELDS_MAX, FormatError, FormatFault, LineBatch, LineFormat, LineWriter, LogEntry,
     LoggedQuery, Masks, Timestamp,
@@ -19,7 +22,8 @@ use crate::option::kind::{
     At, Described, Kind, List, Located, Maybe, Name, Switch, Template, Text, Unless, Word, located,
     refuse_type,
 };
-use crate::option::table::{Element, Table, Written, key, required};
+use crate::option::later_condition::{LaterCondition, Unplaced};
+use crate::option::table::{Element, Inline, Table, Written, key, required};
 use crate::option::templates::field_name;
 use crate::tables::fault::kinds::SHARE;
 use crate::tables::log::target::{ROTATE, RotateWritten, SYSLOG, SyslogWritten, TARGET_KIND, is_of_messages};
@@ -49,14 +53,51 @@ impl AccessLog {
 }
 
 /// Which requests of a route are in the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteLog {
     All,
     /// None, also of those that fail.
     Off,
     /// This share, and all those that fail or are answered with 5xx.
     Share(Millionths),
+    /// Only those for which the condition holds: of these the share, and all that fail or are answered with 5xx.
+    When(Arc<Expression>, Millionths),
 }
+
+/// A parsed table of `access_log`.
+#[derive(Debug, Clone)]
+pub(crate) struct RouteLogWritten {
+    when: Option<Arc<Expression>>,
+    share: Millionths,
+}
+
+impl Default for RouteLogWritten {
+    fn default() -> Self {
+        Self { when: None, share: Millionths::WHOLE }
+    }
+}
+
+const ROUTE_LOG: Inline<RouteLogWritten> = Inline {
+    title: "access_log",
+    example: "{ when = 'response.status >= 400' }",
+    table: &Table {
+        options: &[
+            required!(
+                "when",
+                Maybe(Unplaced(LaterCondition(ExchangeStage::Response))),
+                RouteLogWritten.when,
+                "Condition under which a request is logged, once its response has ended: `'response.status >= 400'`. No \
+                 other request is logged, not even if it fails. See [conditions](conditions.md).",
+            ),
+            key!(
+                "share",
+                SHARE,
+                RouteLogWritten.share,
+                "Share of these requests that is logged, besides all that fail or get 5xx.",
+            ),
+        ],
+    },
+};
 
 /// The destination of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -226,9 +267,9 @@ pub(crate) static LOG: Table<Log> = Table {
 };
 
 /// Checks each log, and that no two write the same file, or both to standard output: they would cut each other's lines.
-pub(crate) fn check(logs: &[Element<Log>], reader: &mut Reader<'_>) {
+pub(crate) fn check(logs: &[Element<Log>], values: &HashSet<String>, reader: &mut Reader<'_>) {
     for (place, log) in logs.iter().enumerate() {
-        log.value.check(reader);
+        log.value.check(values, reader);
         let Some(target) = &log.value.target else { continue };
         let mut before = logs[..place].iter().filter_map(|log| log.value.target.as_ref());
         let is_stream = matches!(target.value, LogTarget::File(_) | LogTarget::Stdout);
@@ -243,7 +284,7 @@ pub(crate) fn check(logs: &[Element<Log>], reader: &mut Reader<'_>) {
 
 impl Log {
     /// Checks the format, and rejects names of parameters to mask where no value is logged anyway.
-    fn check(&self, reader: &mut Reader<'_>) {
+    fn check(&self, values: &HashSet<String>, reader: &mut Reader<'_>) {
         if self.query != LoggedQuery::Full && !self.mask.value.is_empty() {
             let mistake = reader.mistake(&self.mask.at, "mask: with this `query` no value is logged");
             reader.add(mistake.expecting("query = \"full\", or no mask"));
@@ -260,13 +301,13 @@ impl Log {
             }
         }
         target::check(self.target.as_ref(), self.rotate.as_ref(), self.syslog.as_ref(), reader);
-        match self.read_format() {
+        match self.read_format(values) {
             Ok(format) if format.has_directives() && self.target.as_ref().is_some_and(is_of_messages) => {
                 let message = "format: w3c has directives, for which syslog and journald have no place";
                 let mistake = reader.mistake(&self.format.at, message);
                 reader.add(mistake.expecting("another format, or a file or stdout as the target"));
             }
-            Err(error) => self.refuse_format(&error, reader),
+            Err(error) => self.refuse_format(&error, values, reader),
             Ok(format) if format.is_json_template() => self.check_object(format, reader),
             Ok(_) => {}
         }
@@ -277,13 +318,13 @@ impl Log {
         self.syslog.as_ref().and_then(|syslog| syslog.value.ca())
     }
 
-    fn read_format(&self) -> Result<LineFormat, FormatError> {
+    fn read_format(&self, values: &HashSet<String>) -> Result<LineFormat, FormatError> {
         let fields: Vec<String> = self.fields.value.iter().map(|field| field.value.clone()).collect();
-        LineFormat::new(&self.format.value, &fields)
+        LineFormat::with_values(&self.format.value, &fields, &|name| values.contains(name))
     }
 
     #[cold]
-    fn refuse_format(&self, error: &FormatError, reader: &mut Reader<'_>) {
+    fn refuse_format(&self, error: &FormatError, values: &HashSet<String>, reader: &mut Reader<'_>) {
         let (option, at, expected) = match &error.fault {
             FormatFault::NoChoice(_) => {
                 ("fields", self.fields.at.clone(), "format = \"json\" or \"w3c\", or no fields".to_owned())
@@ -301,7 +342,12 @@ impl Log {
             }
             _ => ("format", reader.within(&self.format.at, error.place), FORMAT.to_owned()),
         };
-        let names = || logline::field_names().filter(|name| !name.ends_with(".NAME"));
+        let names = || -> Vec<&str> {
+            let mut values: Vec<&str> = values.iter().map(String::as_str).collect();
+            values.sort_unstable();
+            let fields = logline::field_names().filter(|name| !name.ends_with(".NAME"));
+            fields.map(|name| name as &str).chain(values).collect()
+        };
         let meant = match &error.fault {
             FormatFault::Unknown(written) => {
                 nearest(written, LineFormat::PRESETS.iter().copied()).map(str::to_owned).or_else(|| {
@@ -338,9 +384,9 @@ impl Log {
 
     /// The access log that the options describe; `None` if it is off. It hides the values of the parameters `secret`, which
     /// have tokens.
-    pub(crate) fn meaning(self, secret: &[&str]) -> Option<AccessLog> {
+    pub(crate) fn meaning(self, secret: &[&str], values: &HashSet<String>) -> Option<AccessLog> {
         // A format with a mistake was refused before.
-        let format = self.read_format().unwrap_or_default();
+        let format = self.read_format(values).unwrap_or_default();
         let query = match self.query {
             LoggedQuery::Full => {
                 let mut names = self.mask.value;
@@ -382,12 +428,22 @@ impl Default for Log {
     }
 }
 
-/// The kind of value of a route's `access_log`: `true`, `false` or a share.
+const ROUTE_LOG_EXPECTED: &str = "a share such as 1%, 0.5% or 100%, or a table such as { when = \
+                                  'response.status >= 400' }";
+
+/// The kind of value of a route's `access_log`: `true`, `false`, a share or a table.
 pub(crate) struct RouteLogKind;
 
 impl Described for RouteLogKind {
     fn form(&self) -> Form {
-        Form::OrBoolean(Form::brief(SHARE.expected(), "a share").into())
+        Form::OrBoolean(
+            Form::WordsOrTable {
+                expected: ROUTE_LOG_EXPECTED,
+                brief: "a share, or table",
+                table: ROUTE_LOG.table,
+            }
+            .into(),
+        )
     }
 }
 
@@ -400,6 +456,10 @@ impl Kind<Option<RouteLog>> for RouteLogKind {
                 Switch.read(written, reader).and_then(of)
             }
             DeValue::String(_) => SHARE.read(written, reader).map(RouteLog::Share).map(Some),
+            DeValue::Table(_) => {
+                let RouteLogWritten { when, share } = ROUTE_LOG.read(written, reader)?.value;
+                Some(Some(RouteLog::When(when?, share)))
+            }
             _ => {
                 refuse_type(written, self.expected(), reader);
                 None
@@ -412,6 +472,9 @@ impl Kind<Option<RouteLog>> for RouteLogKind {
             RouteLog::All => Some("true".to_owned()),
             RouteLog::Off => Some("false".to_owned()),
             RouteLog::Share(share) => SHARE.print(share),
+            RouteLog::When(when, share) => {
+                Some(ROUTE_LOG.print_value(&RouteLogWritten { when: Some(Arc::clone(when)), share: *share }))
+            }
         }
     }
 }

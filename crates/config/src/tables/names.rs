@@ -1,6 +1,9 @@
 //! Names that other tables refer to: listeners, upstreams, sets of header edits.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ::route::NamedValues;
 
 use mistake::nearest;
 
@@ -61,6 +64,8 @@ pub(crate) struct Names<'f> {
     pub(crate) has_cache: bool,
     /// The sets of header edits.
     pub(crate) header_sets: HashMap<&'f str, &'f EditsWritten>,
+    /// The values of the top level.
+    pub(crate) values: Arc<NamedValues>,
 }
 
 impl Names<'_> {
@@ -112,13 +117,20 @@ impl Names<'_> {
         reader: &mut Reader<'_>,
     ) -> Option<usize> {
         let found = self.upstream(option, wanted, at, reader)?;
-        if self.protocols.get(found) == Some(&Protocol::Http3) {
-            let message =
-                format!("{option}: upstream {wanted:?} has protocol = \"h3\", which cannot carry TCP");
-            refuse(at, &message, "an upstream without protocol = \"h3\"", reader);
-            return None;
+        match self.protocols.get(found) {
+            Some(Protocol::Http3) => {
+                let message =
+                    format!("{option}: upstream {wanted:?} has protocol = \"h3\", which cannot carry TCP");
+                refuse(at, &message, "an upstream without protocol = \"h3\"", reader);
+                None
+            }
+            Some(Protocol::Fastcgi) => {
+                let message = format!("{option}: upstream {wanted:?} gets FastCGI requests, not bytes");
+                refuse(at, &message, "an upstream with tcp:// servers", reader);
+                None
+            }
+            Some(Protocol::Http1 | Protocol::Http2) | None => Some(found),
         }
-        Some(found)
     }
 
     /// The index of a listener of any protocol, by name or address.

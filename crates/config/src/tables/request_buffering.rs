@@ -22,6 +22,9 @@ impl RequestBuffering {
     /// The longest body where no option sets a limit.
     pub const BODY_BYTES_MAX: u64 = 1 << 30;
 
+    /// The settings where the option is `true`.
+    pub const DEFAULT: Self = Self { memory_bytes: 64 << 10, body_bytes_max: None };
+
     /// The longest body, where the limit on bodies is `body_bytes`: what fits no file is not kept either.
     pub fn bytes_max(&self, body_bytes: Option<u64>, buffers: &RequestBuffers) -> u64 {
         let wanted = self.body_bytes_max.or(body_bytes).unwrap_or(Self::BODY_BYTES_MAX);
@@ -31,7 +34,7 @@ impl RequestBuffering {
 
 impl Default for RequestBuffering {
     fn default() -> Self {
-        Self { memory_bytes: 64 << 10, body_bytes_max: None }
+        Self::DEFAULT
     }
 }
 

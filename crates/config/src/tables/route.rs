@@ -8,17 +8,19 @@ use std::time::Duration;
 use expression::Expression;
 use ipnet::IpNet;
 use route::{
-    Alone, CookieRewrite, Cors, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite, PathRule,
-    Rate, RateKey, Redirect, RouteRule, Split, Users,
+    Alone, CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, NamedValues,
+    PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split, Users,
 };
 use shape::Millionths;
 
 use crate::option::named_file::Page;
 use crate::option::shared::Shared;
+use crate::tables::cache::CacheRule;
 use crate::tables::files::Files;
 use crate::tables::forward_auth::ForwardAuth;
 use crate::tables::jwt::{Jwt, WebBotAuth};
 use crate::tables::request_buffering::RequestBuffering;
+use crate::tables::route::accel::AccelFolder;
 use crate::tables::route::options::RouteOptions;
 use crate::tables::shaping::Shaping;
 use crate::tables::timeouts::RouteTimeouts;
@@ -30,12 +32,18 @@ pub(crate) mod options;
 pub(crate) mod relations;
 /// Checks and converts the options of routes.
 pub(crate) mod resolve;
+/// The option `accel` of routes.
+pub(crate) mod accel;
 /// The option `compress` of routes.
 pub(crate) mod compress;
+/// The conditions of all options of a route.
+pub(crate) mod conditions;
 /// Options of CORS.
 pub(crate) mod cors;
 /// Options that all routes have unless they have their own.
 pub(crate) mod defaults;
+/// The option `deny`.
+pub(crate) mod deny;
 /// Kinds of values that only routes have.
 pub(crate) mod kinds;
 /// Limits of routes.
@@ -44,6 +52,10 @@ pub(crate) mod limits;
 pub(crate) mod maintenance;
 /// The option `mirror`.
 pub(crate) mod mirror;
+/// Upstreams that values name.
+pub(crate) mod named_upstream;
+/// The option `on_status`.
+pub(crate) mod on_status;
 /// The option `rate_limit` of routes.
 pub(crate) mod rate_limit;
 /// Keeps clients on their side of a split.
@@ -68,6 +80,10 @@ pub struct Route {
     pub cache: Option<Box<cache::CachePolicy>>,
     /// The condition under which requests use the cache; `None` means all.
     pub cache_when: Option<Arc<Expression>>,
+    /// Lifetimes of responses by condition. The first that holds overrides the policy.
+    pub cache_rules: Box<[CacheRule]>,
+    /// The values that the route knows: its own and those of the top level.
+    pub values: Arc<NamedValues>,
 }
 
 impl Route {
@@ -86,20 +102,27 @@ impl Route {
             shaping: Shared::default(),
             cache: None,
             cache_when: None,
+            cache_rules: [].into(),
+            values: Arc::default(),
         }
     }
 
     /// The upstreams that the route uses: for its requests, and besides.
     pub fn upstreams(&self) -> impl Iterator<Item = usize> {
-        let Policies { mirror, forward_auth, .. } = &*self.policies;
+        let Policies { mirror, forward_auth, on_status, .. } = &*self.policies;
         let mirror = mirror.iter().map(|mirror| mirror.upstream);
         let auth = forward_auth.iter().map(|auth| auth.upstream);
-        self.action.upstreams().chain(mirror).chain(auth)
+        let fallbacks = on_status.iter().flat_map(|fallbacks| fallbacks.pages());
+        let fallbacks = fallbacks.map(|(_, fallback)| fallback.upstream);
+        self.action.upstreams().chain(mirror).chain(auth).chain(fallbacks)
     }
 
     /// Keeps once what is equal in both.
     pub(crate) fn share_with(&mut self, other: &Self) {
         self.shaping.share_with(&other.shaping);
+        if self.values == other.values {
+            self.values = Arc::clone(&other.values);
+        }
         if !self.policies.share_with(&other.policies) {
             Policies::share_with(&mut self.policies, &other.policies);
         }
@@ -121,6 +144,8 @@ pub enum Action {
     Upstream(usize),
     /// A server of one of several upstreams, chosen by weight.
     Split(Split),
+    /// A server of the upstream that a text with values names.
+    Named(Box<NamedUpstream>),
     /// A redirect. Groups refer to the route's path pattern.
     Redirect(Box<Redirect>),
     Respond(Respond),
@@ -128,21 +153,51 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether all responses are files.
+    pub(crate) fn has_only_files(&self) -> bool {
+        matches!(self, Self::Files(files) if files.otherwise.is_none())
+    }
+
     /// The upstreams that the action may use.
     pub fn upstreams(&self) -> impl Iterator<Item = usize> {
         let (one, several) = match self {
             Self::Upstream(upstream) => (Some(*upstream), None),
             Self::Split(split) => (None, Some(split)),
-            Self::Redirect(_) | Self::Respond(_) | Self::Files(_) => (None, None),
+            Self::Files(files) => (files.otherwise, None),
+            Self::Named(_) | Self::Redirect(_) | Self::Respond(_) => (None, None),
+        };
+        let named = match self {
+            Self::Named(named) => named.upstreams.as_slice(),
+            _ => &[],
         };
         one.into_iter()
             .chain(several.into_iter().flat_map(|split| split.shares().map(|(upstream, _)| upstream)))
+            .chain(named.iter().map(|(_, upstream)| *upstream))
+    }
+}
+
+/// An upstream that values name, for each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedUpstream {
+    /// The text that becomes the name.
+    pub name: RouteTemplate,
+    /// The upstreams that it may name, as names and indices into `Settings::upstreams`, sorted by name.
+    pub upstreams: Vec<(String, usize)>,
+}
+
+impl NamedUpstream {
+    /// The index of an upstream, if the text may name it.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        let place = self.upstreams.binary_search_by(|(known, _)| known.as_bytes().cmp(name)).ok()?;
+        Some(self.upstreams[place].1)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Respond {
     pub response: Arc<FixedResponse>,
+    /// The body, if it has variables. It is filled in for each request, in place of the response's.
+    pub body: Option<Arc<RouteTemplate>>,
     /// The file that the body was read from; `None` if the body is written in the configuration.
     pub file: Option<PathBuf>,
 }
@@ -170,6 +225,10 @@ pub struct Policies {
     pub rate_limits: Vec<RateLimit>,
     /// Copies of requests for another upstream.
     pub mirror: Option<Box<Mirror>>,
+    /// Other servers for error statuses and failures of servers; not empty.
+    pub on_status: Option<Box<StatusFallbacks>>,
+    /// Folders whose files servers may name in place of a body.
+    pub accel: Box<[AccelFolder]>,
     /// Whether and how request bodies are buffered.
     pub request_buffering: Option<RequestBuffering>,
     /// Rewrites of path and host for servers.
@@ -279,6 +338,16 @@ pub struct Access {
     pub allow: Vec<IpNet>,
     /// Denied networks, which get 403.
     pub deny: Vec<IpNet>,
+    /// Conditions of denied requests.
+    pub rules: Vec<DenyRule>,
+}
+
+/// A condition under which requests are denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DenyRule {
+    pub when: Arc<Expression>,
+    /// The status of the response, 400 to 599.
+    pub status: u16,
 }
 
 /// Basic authentication (RFC 7617).
@@ -314,6 +383,19 @@ pub struct Mirror {
     pub mark: Option<String>,
     /// The condition under which requests are copied; `None` means all.
     pub when: Option<Arc<Expression>>,
+}
+/// Other servers by the status of the first response. A status is preferred to its class.
+pub type StatusFallbacks = ErrorPages<StatusFallback>;
+
+/// Another server, which answers in place of one with an error status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusFallback {
+    /// The upstream, an index into `Settings::upstreams`.
+    pub upstream: usize,
+    /// The path of an error page, in which `{status}` is the first status; `None` repeats the request.
+    pub path: Option<String>,
+    /// Whether the client gets the first status.
+    pub keep_status: bool,
 }
 
 /// A rate limit per key.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use route::RouteRule;
+use route::{NamedValues, RouteRule};
 
 use crate::option::named_file::Pages;
 use crate::option::server::Server;
@@ -23,6 +23,7 @@ use crate::tables::files::Files;
 use crate::tables::limits::{Limits, Shedding};
 use crate::tables::listen::Listener;
 use crate::tables::log::AccessLog;
+use crate::tables::map::Map;
 use crate::tables::messages::Messages;
 use crate::tables::profile::OwnProfile;
 use crate::tables::redis::{Redis, SharedSecret};
@@ -57,6 +58,8 @@ pub struct Settings {
     pub acme: Acme,
     /// The routes. The most specific match is used, whatever the order.
     pub routes: Vec<Shared<Route>>,
+    /// The values of the top level. Routes have them, too.
+    pub values: Arc<NamedValues>,
     pub upstreams: Vec<Shared<Upstream>>,
     /// Link profiles that the file defines. Listeners may get them while the proxy runs.
     pub profiles: Vec<OwnProfile>,
@@ -64,6 +67,8 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpNet>,
     /// Error pages for routes without their own.
     pub error_pages: Pages,
+    /// Maps for expressions, which know them by their places here.
+    pub maps: Vec<Map>,
     pub faults: Faults,
     pub timeouts: Timeouts,
     /// The limits on sizes and counts.
@@ -125,10 +130,12 @@ impl Settings {
             listeners: listeners.into_iter().map(Listener::plain).collect(),
             acme: Acme::default(),
             routes: vec![route.into()],
+            values: Arc::default(),
             upstreams: upstreams.into_iter().map(Shared::from).collect(),
             profiles: Vec::new(),
             trusted_proxies: Vec::new(),
             error_pages: Pages::default(),
+            maps: Vec::new(),
             faults: Faults::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),

@@ -15,9 +15,12 @@ use crate::option::statuses::Statuses;
 use crate::tables::redis::SharedSecret;
 use crate::tables::shaping::Link;
 use crate::tables::tls::UpstreamTls;
+pub use crate::tables::upstream::fastcgi::Fastcgi;
 
 /// Options of upstreams.
 pub(crate) mod options;
+/// Scripts of FastCGI applications.
+pub(crate) mod fastcgi;
 /// Checks and converts the options of upstreams.
 pub(crate) mod resolve;
 /// Rules between the options of an upstream.
@@ -53,8 +56,10 @@ pub struct Upstream {
     pub retry_budget: RetrySettings,
     /// The Host header for servers.
     pub host: HostHeader,
-    /// The HTTP version spoken with servers.
+    /// The protocol spoken with servers.
     pub protocol: Protocol,
+    /// The scripts of `fcgi` servers. There are settings with that protocol, and with no other.
+    pub fastcgi: Option<Fastcgi>,
     /// Sends a PROXY header of this version at the start of each connection to a server. Such a connection serves only
     /// one client.
     pub send_proxy_protocol: Option<ProxyVersion>,
@@ -85,6 +90,7 @@ impl Upstream {
             retry_budget: RetrySettings::default(),
             host: HostHeader::default(),
             protocol: Protocol::default(),
+            fastcgi: None,
             send_proxy_protocol: None,
             tls: UpstreamTls::default(),
             pool: Pool::default(),
@@ -125,7 +131,7 @@ pub enum HostHeader {
     Set(String),
 }
 
-/// The HTTP version spoken with the servers of an upstream.
+/// The protocol spoken with the servers of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
     #[default]
@@ -134,6 +140,8 @@ pub enum Protocol {
     Http2,
     /// HTTP/3, of `https` servers only.
     Http3,
+    /// FastCGI, of `fcgi` servers only: the scheme says so, and no option.
+    Fastcgi,
 }
 
 impl Protocol {

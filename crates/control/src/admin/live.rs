@@ -40,14 +40,18 @@ pub(super) async fn live(State(control): State<Weak<Control>>) -> Response {
 }
 
 fn together(views: Vec<WorkerView>) -> LiveStatus {
-    let (mut requests, mut clients, mut time) = (Vec::new(), Busiest::default(), Duration::ZERO);
+    let (mut requests, mut errors) = (Vec::new(), Vec::new());
+    let (mut clients, mut time) = (Busiest::default(), Duration::ZERO);
     for view in views {
         requests.extend(view.requests);
+        errors.extend(view.errors);
         clients.add(&view.clients);
         time = time.max(view.clients_time);
     }
     requests.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     requests.truncate(ROWS_MAX);
+    errors.sort_by(|one, other| other.at_seconds.total_cmp(&one.at_seconds));
+    errors.truncate(ROWS_MAX);
     let client = |(address, requests): (std::net::IpAddr, u64)| ClientStatus {
         address: address.to_string(),
         requests,
@@ -58,7 +62,7 @@ fn together(views: Vec<WorkerView>) -> LiveStatus {
         error: clients.error(),
         clients: clients.first(ROWS_MAX).into_iter().map(client).collect(),
     };
-    LiveStatus { clients, requests }
+    LiveStatus { clients, requests, errors }
 }
 
 /// Returns the last hour in points of five seconds.

@@ -9,8 +9,9 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::{AdminOrder, elsewhere, ending, json, refused};
+use crate::admin::maps::now_ms;
 use crate::change::Control;
-use crate::route_explained::explain_route;
+use crate::route_explained::explain_with_maps;
 
 /// Explains which route of the configuration in force matches a request. Sends nothing.
 pub(super) async fn explain(
@@ -18,7 +19,12 @@ pub(super) async fn explain(
     AdminOrder(order): AdminOrder<RouteOrder>,
 ) -> Response {
     // A configuration may have thousands of routes.
-    match elsewhere(control, move |control| explain_route(&control.plan().config, &order)).await {
+    match elsewhere(control, move |control| {
+        let plan = control.plan();
+        explain_with_maps(&plan.config, &plan.maps.peek(now_ms()), &order)
+    })
+    .await
+    {
         Some(Ok(explained)) => {
             json(StatusCode::OK, &json!({ "text": explained.text, "explained": explained.json }))
         }

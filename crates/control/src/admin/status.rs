@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::status::{
-    ConfigMistake, FaultStatus, ListenerStatus, RouteStatus, ServerState, ServerStatus, StatusReport,
-    UpstreamStatus,
+    ConfigMistake, FaultStatus, ListenerStatus, RouteStatus, ServerErrorStatus, ServerState, ServerStatus,
+    StatusReport, UpstreamStatus,
 };
 use api::traffic::TrafficStatus;
 use balance::{Flow, IneligibleCause, Time};
@@ -17,6 +17,7 @@ use super::traffic::TrafficTotals;
 use super::{maintenance, problems, shaping};
 use crate::change::Control;
 use crate::runtime_overrides::{Presence, RuntimeOverrides, ServerChange};
+use crate::served;
 use proxy::cache::{self, Cache};
 use proxy::context::plan::{Plan, Stickiness, UpstreamPlan};
 use proxy::failure::Failure;
@@ -50,6 +51,8 @@ pub(crate) fn read(control: &Control) -> StatusReport {
                 name: listener.name.clone(),
                 address: address.to_string(),
                 has_tls: listener.tls.is_some(),
+                url: served::url(listener, &address),
+                protocols: served::protocols(listener),
             })
             .collect(),
         routes: routes(&plan, &totals, &traffic),
@@ -136,6 +139,12 @@ fn of_upstream(
             requests: member.health.in_flight(),
             traffic,
             response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
+            last_error: upstream.watches[index].findings().last_error.map(|error| ServerErrorStatus {
+                seconds_ago: now.since(error.at).as_secs_f64(),
+                cause: error.cause.to_owned(),
+                reason: error.reason,
+                failures: error.count,
+            }),
             changes: overrides.for_upstream(&config.name, &server.config).map(changes).unwrap_or_default(),
         }
     };
@@ -180,7 +189,11 @@ fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Opti
             let until = health.ejected_until();
             let outlier = findings.outlier.filter(|(of, _)| *of == until);
             let why = outlier.map_or_else(|| "too many failures in a row".to_owned(), |(_, why)| why);
-            (ServerState::Ejected, Some(format!("{why}: ejected for {} more", rest(until))))
+            let end = match now >= until && upstream.fleet.awaits_trial(index) {
+                true => "the next request tests it".to_owned(),
+                false => format!("ejected for {} more", rest(until)),
+            };
+            (ServerState::Ejected, Some(format!("{why}: {end}")))
         }
         (balance::HealthState::Draining, _) => {
             debug_assert!(health.is_stopped_by(IneligibleCause::Drain));

@@ -239,6 +239,12 @@ async function weigh(server) {
   }
   await order("weigh", server, { weight }, null, `${server.label} has weight ${weight}.`);
 }
+/* Why a server gets no requests, and the last one that it failed. */
+function why(server) {
+  const state = server.reason ?? (server.priority ? `priority ${server.priority}` : "");
+  const error = server.last_error;
+  return [state, error ? `last error ${time(error.seconds_ago)} ago: ${error.reason}` : ""].filter(Boolean).join("; ");
+}
 const servers = new Sheet("servers", "Servers", [
   ["Server", (row) => row.label],
   ["Upstream", (row) => row.upstream],
@@ -249,7 +255,7 @@ const servers = new Sheet("servers", "Servers", [
   ["Failed/s", (row) => minute(row).server_errors_per_second, rate, "number"],
   ["p50", (row) => minute(row).p50_ms, ms, "number"],
   ["p99", (row) => minute(row).p99_ms, ms, "number"],
-  ["Why", (row) => row.reason ?? (row.priority ? `priority ${row.priority}` : ""), undefined, "long"],
+  ["Why", why, undefined, "long"],
 ], {
   key: (row) => `${row.label} ${row.upstream}`,
   tone: (row) => (row.state === "up" ? tone(row.traffic) : row.state === "draining" ? "warning" : "bad"),
@@ -281,6 +287,16 @@ const underWay = new Sheet("requests", "Requests under way", [
   ["Route", (row) => row.route],
   ["Server", (row) => row.server ?? "-"],
 ], { key: (row) => row.key, unfiltered: true, tone: (row) => (row.seconds > 10 ? "warning" : "") });
+
+const errors = new Sheet("errors", "Recent errors", [
+  ["Time", (row) => row.at_seconds, (seconds) => new Date(seconds * 1e3).toLocaleTimeString(), "number"],
+  ["Route", (row) => row.route ?? ""],
+  ["Server", (row) => row.server ?? row.upstream ?? ""],
+  ["Status", (row) => row.status || "-", undefined, "number"],
+  ["Cause", (row) => row.cause],
+  ["Requests", (row) => row.count, undefined, "number"],
+  ["Details", (row) => row.detail ?? "", undefined, "long"],
+], { key: (row) => `${row.route} ${row.server} ${row.cause} ${row.key}`, tone: () => "bad" });
 
 const cached = new Sheet("cache", "Cache by route", [
   ["Route", (row) => row.route],
@@ -344,8 +360,8 @@ const certificates = new Sheet("certificates", "Certificates", [
 
 const listeners = new Sheet("listeners", "Listeners", [
   ["Listener", (row) => row.name],
-  ["Address", (row) => row.address],
-  ["TLS", (row) => (row.has_tls ? "yes" : "no")],
+  ["URL", (row) => row.url],
+  ["Protocols", (row) => row.protocols.join(", ")],
 ], { key: (row) => row.name });
 
 // --- Forms that change something: only where that is allowed
@@ -595,6 +611,7 @@ function show(status, live) {
     ...client, rate: client.requests / Math.max(all.seconds, 1), share: client.requests / Math.max(all.requests, 1),
   })), `${all.requests} requests in the last ${all.seconds.toFixed(0)} s${error}`);
   underWay.show(live.requests.map((request, key) => ({ ...request, key })), live.requests.length ? "" : "No requests are running.");
+  errors.show(live.errors.map((error, key) => ({ ...error, key })), live.errors.length ? "" : "No request has failed.");
   const store = status.cache;
   cached.show(status.routes.filter((route) => route.cache).map((route) => {
     const answered = route.cache.hits + route.cache.stale + route.cache.waits;

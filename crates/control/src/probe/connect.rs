@@ -71,6 +71,7 @@ pub(super) async fn open(
         Protocol::Http3 => return Err("HTTP/3 is not spoken over TCP".to_owned()),
         _ if tls.protocol() == protocol => tls.config(),
         Protocol::Http1 => asking_for(tls, &[b"http/1.1"]),
+        Protocol::Fastcgi => return Err("FastCGI has no TLS".to_owned()),
         Protocol::Http2 => asking_for(tls, &[b"h2"]),
     };
     let (secure, is_http2) = dial::secure((tls, *place), config, tcp, shared.records())
@@ -91,7 +92,7 @@ pub(super) async fn shake_hands(subject: &ProbedServer, shared: &ProbeShared) ->
     // ALPN is only for HTTP.
     let config = match subject.server.config.scheme {
         Scheme::Https => tls.config(),
-        Scheme::Http | Scheme::Tcp => asking_for(tls, &[]),
+        Scheme::Http | Scheme::Tcp | Scheme::Fcgi => asking_for(tls, &[]),
     };
     let (secure, _) = dial::secure((tls, *place), config, tcp, shared.records())
         .await

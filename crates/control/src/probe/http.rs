@@ -4,7 +4,7 @@ use config::{BodyRule, Probe, Protocol, Statuses};
 use route::ValueRule;
 
 use crate::probe::server::{ProbeShared, ProbedServer};
-use crate::probe::{connect, http1, http2, http3};
+use crate::probe::{connect, fastcgi, http1, http2, http3};
 
 pub(super) const BODY_MAX: usize = 64 * 1024;
 pub(super) const HEAD_MAX: usize = 16 * 1024;
@@ -40,6 +40,12 @@ pub(super) async fn ask(subject: &ProbedServer, shared: &ProbeShared) -> Result<
         Protocol::Http1 => {
             let socket = connect::open(subject, subject.protocol, shared).await?;
             http1::ask(&socket.into(), &question).await?
+        }
+        Protocol::Fastcgi => {
+            let socket = connect::open(subject, subject.protocol, shared).await?;
+            let root = subject.scripts.as_ref().map_or("", |scripts| scripts.root.as_str());
+            let label = format!("upstream {}, server {}", subject.upstream, subject.server.label);
+            fastcgi::ask(socket, &question, root, &label).await?
         }
         Protocol::Http3 => http1::ask(http3::open(subject, shared).await?.stream(), &question).await?,
         Protocol::Http2 => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use balance::{CheckSettings, CheckTurn, Health, IneligibleCause, ServerHealth, Time};
 use config::written_duration;
-use config::{Check, Probe, Protocol};
+use config::{Check, Fastcgi, Probe, Protocol};
 use route::ProxyVersion;
 use telemetry::message::{self, Level};
 use tls::ClientSide;
@@ -73,11 +73,13 @@ impl ProbeShared {
 }
 
 pub(super) struct ProbedServer {
-    upstream: String,
+    pub(super) upstream: String,
     pub(super) check: Check,
     pub(super) server: Arc<ServerPlan>,
     pub(super) protocol: Protocol,
     pub(super) introduction: Option<ProxyVersion>,
+    /// The scripts of an application behind FastCGI.
+    pub(super) scripts: Option<Fastcgi>,
     /// The TLS configuration and the server's index in it, if requests or the check use TLS.
     pub(super) tls: Option<(Arc<ClientSide>, usize)>,
     health: Arc<ServerHealth>,
@@ -101,6 +103,7 @@ impl ProbedServer {
             server: Arc::clone(&upstream.servers[index]),
             protocol: upstream.config.protocol,
             introduction: upstream.config.send_proxy_protocol,
+            scripts: upstream.config.fastcgi.clone(),
             tls,
             health: Arc::clone(&upstream.fleet.members()[index].health),
             watch: Arc::clone(&upstream.watches[index]),
@@ -114,6 +117,7 @@ impl ProbedServer {
             && Arc::ptr_eq(&self.server, &other.server)
             && self.protocol == other.protocol
             && self.introduction == other.introduction
+            && self.scripts == other.scripts
             && of_tls(self) == of_tls(other)
     }
 
@@ -171,7 +175,7 @@ pub(super) async fn check(subject: Rc<ProbedServer>, shared: Rc<ProbeShared>) {
     }
 }
 
-/// Watches whether an ejected server accepts connections again. Does nothing for an upstream with active health
+/// Watches whether an ejected server accepts connections again, until its ejection ends. Does nothing for an upstream with active health
 /// checks, which notice that themselves.
 pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<ProbeShared>) {
     if upstream.config.check.is_some() {
@@ -184,7 +188,7 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Pr
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         let mut revival = Revival::default();
-        while has_address(&subject) && is_left_out(&subject.health, shared.now()) {
+        while has_address(&subject) && is_in_use(&subject.health) {
             let began = shared.now();
             let outcome = subject.ask(&shared).await;
             if !revival.checked(&subject, outcome.is_ok(), None, shared.now()) {
@@ -196,9 +200,9 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Pr
     });
 }
 
-/// Whether a server is still ejected and in use: if its upstream has dropped it, only this watcher has a reference.
-fn is_left_out(health: &Arc<ServerHealth>, now: Time) -> bool {
-    Arc::strong_count(health) > 1 && now < health.ejected_until()
+/// Whether a server is in use: if its upstream has dropped it, only this watcher has a reference.
+fn is_in_use(health: &Arc<ServerHealth>) -> bool {
+    Arc::strong_count(health) > 1
 }
 
 fn conclude(subject: &ProbedServer, before: Health, health: Health, outcome: &Result<(), String>, now: Time) {
@@ -277,20 +281,14 @@ impl Revival {
 
 #[cfg(test)]
 mod tests {
-    use balance::Inherited;
-
     use super::*;
 
     #[test]
-    fn a_server_is_watched_until_its_ejection_is_over_or_it_is_gone() {
-        let at = Time::from_millis;
+    fn a_server_is_watched_until_it_is_gone() {
         let health = ServerHealth::new(&Arc::default());
-        let ejected = Inherited { ejected_for: Some(Duration::from_millis(100)), ..Inherited::default() };
-        health.inherit(ejected, at(0));
         let watched = Arc::clone(&health);
-        assert!(is_left_out(&watched, at(99)));
-        assert!(!is_left_out(&watched, at(100)), "it is over, though nobody has said so");
+        assert!(is_in_use(&watched));
         drop(health);
-        assert!(!is_left_out(&watched, at(50)), "it is of no upstream any more");
+        assert!(!is_in_use(&watched), "it is of no upstream any more");
     }
 }

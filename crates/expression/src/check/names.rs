@@ -133,7 +133,8 @@ impl ExpressionChecker<'_> {
         }
         let what = format!("{name} is known only {}", stage.since());
         Err(ExpressionFault::new(at, what)
-            .hinting(format!("this expression is evaluated {}", self.schema.stage().since())))
+            .hinting(format!("this expression is evaluated {}", self.schema.stage().since()))
+            .known_from(stage))
     }
 
     fn added(&mut self, at: Span, name: &str, added: &SchemaAddition) -> Result<Node, ExpressionFault> {
@@ -190,13 +191,14 @@ impl ExpressionChecker<'_> {
         }
         if let Some(Meaning::Added(SchemaAddition::Map(map))) = self.schema.meaning(&path) {
             let map = *map;
-            if map.values == ValueType::Boolean {
+            let Some(values) = map.values else {
                 let fault = ExpressionFault::new(tree.at, format!("the keys of {path} have no values"));
                 return Err(fault.hinting(format!("write {} in {path}", self.written(key.at))));
-            }
+            };
             let key = self.key_of_map(map, key, &path)?;
             let lookup = NodeOperation::Lookup(map.number, Box::new(key));
-            return Ok(self.make(tree.at, ValueKind::optional(map.values), lookup));
+            let kind = ValueKind { of: values, is_optional: values != ValueType::Boolean };
+            return Ok(self.make(tree.at, kind, lookup));
         }
         let fault = match self.schema.meaning(&path) {
             Some(_) => ExpressionFault::new(tree.at, format!("{path} has no members")),
@@ -232,7 +234,8 @@ impl ExpressionChecker<'_> {
             }
             _ => key,
         };
-        self.for_node(key, map.keys, &what)
+        // An absent key is in no map.
+        if key.kind.of == map.keys { Ok(key) } else { self.for_node(key, map.keys, &what) }
     }
 
     /// A text of a family.

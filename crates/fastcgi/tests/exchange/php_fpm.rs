@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use fastcgi::{
-    CgiHeadLimits, Gateway, ParamsLimits, Request, Response, ResponseLimits, STDIN_END, Script,
-    ScriptCandidates, ScriptForm, ScriptRules, Stdin, write_ping,
+    CgiHeadLimits, Gateway, ParamsLimits, Ping, Request, Response, ResponseLimits, STDIN_END, Script,
+    ScriptCandidates, ScriptForm, ScriptRules, Stdin,
 };
 use http1::{HttpVersion, MessageHead, Parsed, RequestLine, RequestTarget};
 use rustix::process::{Pid, Signal, kill_process};
@@ -108,11 +108,11 @@ impl Connection {
         let root = self.root.clone();
         let is_file = |name: &[u8]| root.join(Path::new(std::str::from_utf8(&name[1..]).unwrap())).is_file();
         let script = candidates.first_existing(is_file)?;
-        Some(self.run(script, text, body, &[(b"APP_ENV", b"test")]))
+        Some(self.run(script, text, body, &[("APP_ENV", "test")]))
     }
 
     /// Sends a request for a script with these further variables.
-    fn run(&mut self, script: Script<'_>, text: &str, body: &[u8], params: &[(&[u8], &[u8])]) -> Seen {
+    fn run(&mut self, script: Script<'_>, text: &str, body: &[u8], params: &[(&str, &str)]) -> Seen {
         let mut head = MessageHead::<RequestLine>::default();
         let limits = http1::HeadLimits { bytes: 1 << 20, fields: 64, target: 4096 };
         assert_eq!(head.parse(text.as_bytes(), &limits), Ok(Parsed::Complete));
@@ -127,13 +127,17 @@ impl Connection {
             is_tls: true,
             client: Some("192.0.2.1:50000".parse().unwrap()),
             local: Some("198.51.100.1:443".parse().unwrap()),
+            port: None,
             server_name: None,
             user: None,
         };
         let gateway = Gateway {
             root: self.root.to_str().unwrap().as_bytes(),
             software: b"vanward",
-            params,
+            params: &params
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect::<Vec<_>>(),
             keep: true,
             limits: ParamsLimits { bytes: 1 << 20 },
         };
@@ -250,7 +254,7 @@ fn php_reads_dots_in_names_as_underscores() {
     let Some(fpm) = Fpm::start() else { return };
     let script = Script { name: b"/index.php", path_info: b"", form: ScriptForm::Script };
     let text = "GET / HTTP/1.1\r\nHost: a\r\nX.Other: dropped\r\n\r\n";
-    let seen = fpm.connect().run(script, text, b"", &[(b"HTTP_X.REAL.IP", b"192.0.2.1")]);
+    let seen = fpm.connect().run(script, text, b"", &[("HTTP_X.REAL.IP", "192.0.2.1")]);
     let shown = String::from_utf8(seen.body).unwrap();
     assert!(shown.contains("\nHTTP_X_REAL_IP=192.0.2.1\n") && !shown.contains("dropped"), "{shown}");
 }
@@ -260,7 +264,8 @@ fn php_fpm_answers_a_ping() {
     let Some(fpm) = Fpm::start() else { return };
     for (page, expected) in [(&b"/ping"[..], (200, &b"pong"[..])), (b"/gone", (404, b"File not found.\n"))] {
         let mut bytes = Vec::new();
-        write_ping(page, b"vanward", &mut bytes).unwrap();
+        let ping = Ping { page, root: b"/srv", host: b"localhost", software: b"vanward" };
+        ping.write(&mut bytes).unwrap();
         let seen = fpm.connect().send(&bytes, false);
         assert_eq!((status(&seen), seen.body.as_slice()), expected);
     }

@@ -58,7 +58,7 @@ proptest! {
             let expected = match outline.body {
                 fastcgi::Body::None | fastcgi::Body::Length(0) => http1::BodyFraming::None,
                 fastcgi::Body::Length(length) => http1::BodyFraming::Length(length),
-                fastcgi::Body::Chunked => http1::BodyFraming::Chunked,
+                fastcgi::Body::UntilEnd => http1::BodyFraming::UntilClose,
             };
             prop_assert_eq!(framing, Ok(expected));
         }

@@ -40,6 +40,7 @@ fn written(
         is_tls: false,
         client: Some("192.0.2.1:50000".parse().unwrap()),
         local: Some("[::ffff:198.51.100.1]:8080".parse().unwrap()),
+        port: None,
         server_name: None,
         user: None,
     };
@@ -205,7 +206,8 @@ fn fields_become_variables_that_cannot_be_forged() {
 fn params_of_the_route_replace_variables() {
     let gateway = Gateway {
         root: b"/srv/app/",
-        params: &[(b"HTTPS", b"on"), (b"HTTP_X_TAG", b"ours"), (b"SERVER_NAME", b""), (b"APP_ENV", b"prod")],
+        params: &[("HTTPS", "on"), ("HTTP_X_TAG", "ours"), ("SERVER_NAME", ""), ("APP_ENV", "prod")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
         keep: false,
         ..GATEWAY
     };

@@ -10,7 +10,7 @@ use config::Surroundings;
 pub(crate) struct NoMachine<'t>(pub(crate) &'t BTreeMap<String, Vec<u8>>);
 
 impl Surroundings for NoMachine<'_> {
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+    fn named_file(&self, path: &Path, _: u64) -> Result<Vec<u8>, String> {
         let file = path.to_str().and_then(|path| self.0.get(path));
         Ok(file.unwrap_or_else(|| panic!("{} is read", path.display())).clone())
     }

@@ -134,6 +134,7 @@ pub(crate) fn answer_with(config: &Config, port: u16, request: &str, fields: &[(
             format!("{} {}", redirect.status.code(), String::from_utf8_lossy(&location))
         }),
         Action::Respond(respond) => respond.response.status().to_string(),
+        Action::Named(named) => named.name.as_str().to_owned(),
         Action::Files(_) => "files".to_owned(),
     }
 }

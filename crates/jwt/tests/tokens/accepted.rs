@@ -159,6 +159,24 @@ fn claims_become_fields() {
     }
 }
 
+/// Conditions ask for the same texts as `required` compares.
+#[test]
+fn the_claims_that_conditions_ask_for_are_remembered() {
+    let kept = ["roles", "scope", "realm.level", "missing"].map(str::to_owned).to_vec();
+    let rules = RequiredClaims { kept, ..rules() };
+    let claims = r#""roles":["user","admin"],"scope":"read write","realm":{"level":7},"sub":"ann""#;
+    let token = ISSUER.with_claims(Algorithm::Es256, claims);
+    let identity = rules.check(token.as_bytes(), &ISSUER.keys(), NOW).expect("is valid");
+    let texts = |name: &str| -> Vec<String> {
+        let values = identity.claims().values(name.as_bytes());
+        values.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    };
+    assert_eq!(texts("roles"), ["user", "admin"]);
+    assert_eq!(texts("scope"), ["read", "write"]);
+    assert_eq!(texts("realm.level"), ["7"]);
+    assert_eq!((texts("missing"), texts("sub")), (Vec::new(), Vec::new()), "only what is asked for");
+}
+
 #[test]
 fn a_key_is_chosen_by_its_name() {
     let other =

@@ -148,6 +148,7 @@ pub(crate) fn rules() -> RequiredClaims {
         required: Vec::new(),
         user: "sub".to_owned(),
         passed: Vec::new(),
+        kept: Vec::new(),
         token_bytes_max: 8192,
     }
 }

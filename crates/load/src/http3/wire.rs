@@ -56,7 +56,7 @@ pub(crate) struct QuicWire {
     unsent: Option<(Transmit, Vec<u8>)>,
 }
 
-/// Opens a connection to the first address that answers, and records the time of its handshake.
+/// Opens a connection to the next address in turn that answers, and records the time of its handshake.
 pub(crate) async fn open(
     worker: &LoadWorker,
     sessions: &Sessions,
@@ -85,15 +85,14 @@ async fn try_addresses(
     server: usize,
 ) -> Result<(H3LoadConnection, QuicWire), LoadFailure> {
     let addresses = &worker.shared.targets.servers.get(server).addresses;
-    let preferred = worker.preferred_address[server].get();
     let mut result = Err(LoadFailure::Cut(Cut::Nothing));
-    for offset in 0..addresses.len() {
-        let chosen = (preferred + offset) % addresses.len();
+    for tried in addresses.turn(Instant::now()) {
         // `Plan::check` has refused other addresses.
-        let DialAddress::Ip(address) = addresses[chosen] else { continue };
+        let DialAddress::Ip(address) = *tried.address() else { continue };
+        let attempt = tried.attempt();
         match shake_hands(worker, sessions, server, address).await {
             Ok(opened) => {
-                worker.preferred_address[server].set(chosen);
+                attempt.succeed();
                 return Ok(opened);
             }
             Err(failure) => result = Err(failure),

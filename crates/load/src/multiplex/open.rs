@@ -54,6 +54,9 @@ pub(super) struct OpenConnection {
     pub(super) slots: Rc<Slots>,
     /// Number that distinguishes the connection from earlier and later ones.
     pub(super) number: u64,
+    pub(super) server: usize,
+    /// How many times the server's addresses had changed when it was opened.
+    pub(super) address_changes: u64,
     pub(super) handles: Cell<usize>,
     /// Waker of the connection's task, and whether it is woken.
     pub(super) driver: RefCell<Option<Waker>>,
@@ -83,6 +86,12 @@ pub(super) async fn run(open: Rc<OpenConnection>, mut wire: CarrierWire) {
 }
 
 impl OpenConnection {
+    /// Whether the server's addresses have changed since.
+    #[inline]
+    pub(super) fn is_outdated(&self) -> bool {
+        self.worker.address_changes(self.server) != self.address_changes
+    }
+
     /// Wakes the connection's task, because there is something to send.
     pub(super) fn wake(&self) {
         if !self.is_woken.replace(true)
@@ -194,7 +203,7 @@ impl OpenConnection {
         };
         let waiting = &mut self.waiting.borrow_mut()[place];
         let Some(exchange) = &mut waiting.exchange else { return false };
-        if connection.is_over() || closed.is_spent() {
+        if connection.is_over() || closed.is_spent() || self.is_outdated() {
             return false;
         }
         let Some(received) = connection.take_success(place) else { return false };

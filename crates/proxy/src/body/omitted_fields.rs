@@ -1,7 +1,7 @@
 //! Removes fields from interim responses and trailers. Final heads are edited where they are written.
 
 use ::cache::{CachePolicy, names_tags};
-use route::RemovedFields;
+use route::{ActiveEdits, RemovedFields};
 
 use crate::context::plan::RoutePolicies;
 
@@ -26,6 +26,7 @@ impl http1::Edits for HiddenFields<'_> {
 /// A filter that removes fields by name.
 #[derive(Debug, Clone)]
 pub(crate) struct OmittedFields {
+    // Whatever the conditions of edits: the response is not known, or the head has left.
     removed: Option<RemovedFields>,
     /// Whether it also removes cache tags.
     tags: bool,
@@ -51,7 +52,8 @@ impl OmittedFields {
     }
 
     pub(crate) fn has(&self, name: &[u8]) -> bool {
-        self.removed.as_ref().is_some_and(|removed| removed.has(name)) || (self.tags && names_tags(name))
+        self.removed.as_ref().is_some_and(|removed| removed.has(name, ActiveEdits::ALL))
+            || (self.tags && names_tags(name))
     }
 }
 

@@ -42,8 +42,13 @@ impl Replay {
         Self { body, tail: Vec::new(), has_led: false, sent: 0, sent_before: 0 }
     }
 
-    pub(crate) fn framing(&self) -> BodyFraming {
-        if self.body.is_chunked { BodyFraming::Chunked } else { BodyFraming::Length(self.body.bytes) }
+    /// `needs_length`: the server gets no body without one (FastCGI).
+    pub(crate) fn framing(&self, needs_length: bool) -> BodyFraming {
+        if self.body.is_chunked && !needs_length {
+            BodyFraming::Chunked
+        } else {
+            BodyFraming::Length(self.body.bytes)
+        }
     }
 
     /// Writes the part that leaves with the head. `has_chunks`: chunked bodies must be framed (HTTP/1).

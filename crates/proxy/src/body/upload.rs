@@ -57,6 +57,11 @@ impl Upload {
         Self { state: Cell::new(UploadState::Done), rest: None }
     }
 
+    /// An upload whose rest is neither read nor sent.
+    pub(crate) fn refused() -> Self {
+        Self { state: Cell::new(UploadState::Refused), rest: None }
+    }
+
     /// An upload with bytes to send. `is_held`: the client may wait for 100 (Continue).
     pub(crate) fn going_on(deadline: Deadline, pace: Pace, is_held: bool) -> Self {
         let state = if is_held { UploadState::Held } else { UploadState::Under };

@@ -39,6 +39,9 @@ pub enum Unanswered {
     NoRoute,
 }
 
+/// Texts with names: the values in a cache key.
+type NamedTexts = Vec<(Box<str>, Vec<u8>)>;
+
 impl ExplainRequest {
     /// Creates a GET for a URL. Without a scheme in the URL, https is preferred if clients can use it, else http.
     pub fn new(plan: &Plan, url: &str, fields: &[(String, String)]) -> Result<Self, Unanswered> {
@@ -71,7 +74,12 @@ impl ExplainRequest {
 
     pub fn answer(&self, plan: &Plan) -> Result<Explained, Unanswered> {
         let target = RequestTarget::from_head(&self.head, &self.bytes).map_err(|_| Unanswered::NotValid)?;
-        let (route, uses_cache) = self.route(plan, &target)?;
+        let (route, uses_cache, values) = self.route(plan, &target)?;
+        let values = |write: &mut dyn FnMut(&str, &[u8])| {
+            for (name, value) in &values {
+                write(name, value);
+            }
+        };
         let authority = target.authority.for_bytes(&self.bytes);
         let uri = Uri::new(self.is_https, authority, target.path_and_query.for_bytes(&self.bytes));
         let mut explained = Explained {
@@ -95,15 +103,21 @@ impl ExplainRequest {
             explained.remedies.push(format!("cache.when of the route must hold: {when}"));
             return Ok(explained);
         }
+        if let Some(when) =
+            plan.routes[route].policies.as_ref().and_then(|policies| policies.cache_when.as_ref())
+        {
+            explained.remedies.push(format!("cache.when of the route must hold for the user: {when}"));
+        }
         let passes = self.passes();
         let mut key = Vec::new();
-        write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes, passes);
+        write_key(&mut key, &uri, &policy.key, (&self.head, &self.bytes), passes, values);
         explained.key = Some(text(&key));
         explained.owner = plan.peers.as_ref().and_then(|peers| {
             // The owner for the first upstream, if there are several.
             let number = peers.number(route, plan.routes[route].upstream)?;
             let secret = peers.secret(number);
-            let key = CacheKey::from_secret(secret, &uri, &policy.key, &self.head, &self.bytes, passes);
+            let head = (&self.head, &*self.bytes);
+            let key = CacheKey::from_secret(secret, &uri, &policy.key, head, passes, values);
             let upstream = &plan.upstreams[peers.upstream];
             let server = peers.owner_of(upstream, key)?;
             let address = upstream.servers[server].authority.clone();
@@ -111,7 +125,10 @@ impl ExplainRequest {
         });
         let keys = plan.routes[route].key_secrets();
         let keys: Vec<CacheKey> = keys
-            .map(|secret| CacheKey::from_secret(secret, &uri, &policy.key, &self.head, &self.bytes, passes))
+            .map(|secret| {
+                let head = (&self.head, &*self.bytes);
+                CacheKey::from_secret(secret, &uri, &policy.key, head, passes, values)
+            })
             .collect();
         // With several upstreams, the one that has a stored response says more.
         if let Some(key) = keys.iter().find(|key| cache.has(**key)).or(keys.first()) {
@@ -120,8 +137,8 @@ impl ExplainRequest {
         Ok(explained)
     }
 
-    /// Returns the route of the request, and whether its condition for the cache holds.
-    fn route(&self, plan: &Plan, target: &RequestTarget) -> Result<(usize, bool), Unanswered> {
+    /// Returns the route of the request, whether its condition for the cache holds, and the values in its key.
+    fn route(&self, plan: &Plan, target: &RequestTarget) -> Result<(usize, bool, NamedTexts), Unanswered> {
         // Listeners with `tcp` pass bytes on and have no routes.
         let fits =
             |listener: &config::Listener| listener.tcp.is_none() && listener.tls.is_some() == self.is_https;
@@ -143,11 +160,17 @@ impl ExplainRequest {
             listener: plan.config.listeners.get(listener).map_or("", |listener| &listener.name),
             tls: route::TlsFacts::default(),
             time_ns: i64::try_from(unix_ms()).map_or(i64::MAX, |ms| ms.saturating_mul(1_000_000)),
+            maps: &plan.maps.peek(unix_ms()),
+            memory: None,
         };
         let request = facts.parts(listener, path);
         let route = plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)?;
         let when = plan.routes[route].cache_when.as_deref();
-        Ok((route, when.is_none_or(|when| request.conditions.hold(when, path))))
+        let mut values = Vec::new();
+        for (name, value) in &plan.routes[route].key_values {
+            request.conditions.value(value, path, &mut |text| values.push((name.clone(), text.to_vec())));
+        }
+        Ok((route, when.is_none_or(|when| request.conditions.hold(when, path)), values))
     }
 
     /// Returns a test of whether servers see a field unchanged from an untrusted client.

@@ -10,17 +10,20 @@ use ::cache::{
     completes, is_about, is_head_of, judge_conditions, labels, outdates, refresh, write_completion,
     write_conditions, write_cookies, write_key, write_named_fields,
 };
-use http1::BodyFraming;
+use http1::{BodyFraming, ResponseHead};
 
 use super::fill::Filling;
+use super::lifetimes;
 use super::peers::{self, KeyOwner};
 use super::{
-    CacheRequest, Looked, Miss, REFUSED_FOR_SECONDS, coded, counters, hit, live, pass, sent, serve, uri,
+    CacheRequest, Looked, Miss, REFUSED_FOR_SECONDS, coded, counters, hit, key_values, live, pass, sent,
+    serve, uri,
 };
 use crate::answer;
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, SlotMemory};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
+use crate::context::seen;
 use crate::exchange::Exchange;
 use crate::failure::Failure;
 use crate::forward::{Reply, RequestGivenUp, unless_gone};
@@ -313,7 +316,7 @@ pub(super) async fn fetch(
             }
         };
         if let Some(part) = part.take().filter(|_| matches!(status, 206 | 304 | 416)) {
-            let Some(renewal) = RevalidatedResponse::of_part(ctx, ask, &part, &exchange.memory.response)
+            let Some(renewal) = RevalidatedResponse::of_part((ctx, routed), ask, &part, exchange.memory)
             else {
                 // The response does not fit the stored part, so the complete response is requested.
                 continue;
@@ -323,7 +326,7 @@ pub(super) async fn fetch(
         let Some(object) = known.filter(|_| status == 304) else {
             return Ok(settle(exchange, ask, lead, reply, found, owner));
         };
-        let renewal = RevalidatedResponse::new(ctx, ask, object, &exchange.memory.response);
+        let renewal = RevalidatedResponse::new((ctx, routed), ask, object, exchange.memory);
         exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
         give_back(ctx, reply, &exchange.memory.response);
         if let Some(mut renewal) = renewal {
@@ -361,27 +364,28 @@ struct RevalidatedResponse {
 impl RevalidatedResponse {
     /// Returns `None` if the 304 is about another response, or the stored one cannot be updated.
     fn new(
-        ctx: &ExchangeContext<'_>,
+        (ctx, routed): (&ExchangeContext<'_>, &RoutedRequest),
         ask: &CacheRequest<'_>,
         object: &Object,
-        response: &CurrentResponse,
+        memory: &SlotMemory,
     ) -> Option<Self> {
-        let (head, bytes) = (&response.head, response.buffer.filled());
+        let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
         if !is_about(head, bytes, object.stored(), object.head()) {
             return None;
         }
-        Self::merged(ctx, ask, object, response)
+        Self::merged((ctx, routed), ask, object, memory)
     }
 
     /// Returns `None` if the stored response cannot be updated.
     fn merged(
-        ctx: &ExchangeContext<'_>,
+        (ctx, routed): (&ExchangeContext<'_>, &RoutedRequest),
         ask: &CacheRequest<'_>,
         object: &Object,
-        response: &CurrentResponse,
+        memory: &SlotMemory,
     ) -> Option<Self> {
-        let (head, bytes) = (&response.head, response.buffer.filled());
-        let times = ask.times(ctx);
+        let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
+        let ttl_ms = lifetimes::of_renewed(ctx, routed, memory, object);
+        let times = StoredTimes { ttl_ms, ..ask.times(ctx) };
         let limits = &ctx.snapshot.head_limits;
         let (old, old_head) = (object.stored(), (object.head(), object.hidden()));
         let mut kept = KeptHead::default();
@@ -408,17 +412,17 @@ impl RevalidatedResponse {
 
     /// Returns the combination of a stored part and the response that completes it; `None` if they do not match.
     fn of_part(
-        ctx: &ExchangeContext<'_>,
+        (ctx, routed): (&ExchangeContext<'_>, &RoutedRequest),
         ask: &CacheRequest<'_>,
         part: &Object,
-        response: &CurrentResponse,
+        memory: &SlotMemory,
     ) -> Option<Self> {
-        let (head, bytes) = (&response.head, response.buffer.filled());
+        let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
         // RFC 9111 §3.4: a rest of another version would be appended to the stored part.
         if !completes(head, bytes, part.stored(), part.head()) {
             return None;
         }
-        let mut renewal = Self::new(ctx, ask, part, response)?;
+        let mut renewal = Self::new((ctx, routed), ask, part, memory)?;
         renewal.opening.body_bytes = part.stored().part?.whole_bytes;
         renewal.opening.stored.part = None;
         (renewal.ending == MissEnding::Validated).then_some(renewal)
@@ -460,7 +464,7 @@ impl RevalidatedResponse {
 
 /// Updates a stored response by the response to a HEAD, or makes it stale if they do not match (RFC 9111 §4.3.5).
 pub(super) fn freshen(
-    ctx: &ExchangeContext<'_>,
+    (ctx, routed): (&ExchangeContext<'_>, &RoutedRequest),
     memory: &SlotMemory,
     ask: &CacheRequest<'_>,
     object: &Arc<Object>,
@@ -474,7 +478,7 @@ pub(super) fn freshen(
             ask.cache.store.forget_behind(ask.key);
         }
     } else if let MissRole::Lead(lead) = ask.join(&memory.request, Some(object))
-        && let Some(renewal) = RevalidatedResponse::merged(ctx, ask, object, &memory.response)
+        && let Some(renewal) = RevalidatedResponse::merged((ctx, routed), ask, object, memory)
     {
         renewal.carry_out(ask, lead, object);
     }
@@ -670,6 +674,10 @@ fn opening(
     if answer::stand_in(ctx, routed.policies(ctx), head.start.status).is_some() {
         return Err(NotStored::StatusTtlZero);
     }
+    // The file itself is sent from memory, so its name need not be stored.
+    if routed.policies(ctx).is_some_and(|policies| policies.accel.is_some()) && names_file(head, bytes) {
+        return Err(NotStored::StatusTtlZero);
+    }
     let (request_bytes, uri) = (request.head_bytes(), uri(ctx, routed, request));
     // If a server repeated such a host or path, clients that request the plain form would get it.
     if !uri.is_plain() {
@@ -683,7 +691,9 @@ fn opening(
     // it.
     vary.check_coding(ask.codings(request), head, bytes, ask.policy)?;
     let mut kept = KeptHead::default();
-    let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(ctx), ask.policy, &mut kept)?;
+    let ttl_ms = lifetimes::of_response(ctx, routed, request, response, reply);
+    let times = StoredTimes { ttl_ms, ..ask.times(ctx) };
+    let stored = ::cache::admit(&ask.asked, head, bytes, times, ask.policy, &mut kept)?;
     let body_bytes = match reply.framing {
         BodyFraming::None => Some(0),
         BodyFraming::Length(length) => Some(length),
@@ -694,7 +704,8 @@ fn opening(
         return Err(NotStored::TooLarge);
     }
     let mut key_text = Vec::new();
-    write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes, passes);
+    let values = key_values(ctx, routed, request);
+    write_key(&mut key_text, &uri, &ask.policy.key, (&request.head, request_bytes), passes, values);
     Ok(Opening {
         stored,
         variant: ask.variant(&vary, request),
@@ -707,6 +718,13 @@ fn opening(
         // Created now, so that forms made while the body arrives are kept with it.
         forms: coded::may_have_forms(ctx, routed, &stored).then(Default::default),
     })
+}
+
+/// Whether a server names a file in place of a body.
+fn names_file(head: &ResponseHead, bytes: &[u8]) -> bool {
+    [b"x-accel-redirect".as_slice(), b"x-sendfile"]
+        .into_iter()
+        .any(|name| seen::line(head, bytes, name).is_some())
 }
 
 impl CacheRequest<'_> {
@@ -783,6 +801,6 @@ impl CacheRequest<'_> {
 
     /// The times of request and response, for the age.
     fn times(&self, ctx: &ExchangeContext<'_>) -> StoredTimes {
-        StoredTimes { requested_ms: self.now_ms, received_ms: ctx.worker.unix_ms() }
+        StoredTimes { requested_ms: self.now_ms, received_ms: ctx.worker.unix_ms(), ttl_ms: None }
     }
 }

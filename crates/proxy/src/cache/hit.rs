@@ -18,6 +18,7 @@ use crate::answer;
 use crate::body::segments::{Segment, parts};
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::CurrentRequest;
+use crate::context::later::{self, KnownResponse};
 use crate::context::routed::RoutedRequest;
 use crate::exchange::Exchange;
 use crate::failure::Failure;
@@ -55,7 +56,14 @@ pub(super) async fn stored(
 ) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let plan = &ctx.snapshot.plan;
-    let (Some(compression), Some(cache)) = (routed.compression(ctx), &plan.cache) else {
+    let known = || KnownResponse {
+        status: object.stored().status,
+        head: object.head(),
+        size: Some(object.body_bytes()),
+        server: "",
+    };
+    let compression = later::compression(ctx, routed, &exchange.memory.request, known);
+    let (Some(compression), Some(cache)) = (compression, &plan.cache) else {
         return whole(exchange, object, report).await;
     };
     match coded::pick(cache, compression, exchange.memory, object) {

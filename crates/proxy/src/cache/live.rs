@@ -12,6 +12,7 @@ use super::coded::{self, Arriving};
 use super::head::{self, SentPart, StoredHead};
 use super::hit::{self, CacheReport, WantedPart, unsatisfied, wanted};
 use crate::context::client::AfterExchange;
+use crate::context::later::{self, KnownResponse};
 use crate::exchange::{Exchange, ExchangeState};
 use crate::failure::Failure;
 use crate::forward::respond;
@@ -28,7 +29,14 @@ pub(super) async fn coming(
     report: CacheReport,
 ) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    if routed.compression(ctx).is_none() {
+    let opening = reader.opening();
+    let known = || KnownResponse {
+        status: opening.stored.status,
+        head: &opening.head,
+        size: opening.body_bytes,
+        server: "",
+    };
+    if later::compression(ctx, routed, &exchange.memory.request, known).is_none() {
         return as_stored(exchange, reader, report).await;
     }
     match coded::pick_arriving(ctx, routed, exchange.memory, reader) {

@@ -48,7 +48,7 @@ pub(super) async fn pass(
     let mut outdated = ask.outdated(exchange.memory, miss.found.as_ref());
     ask.forget_unread(exchange.memory, &miss);
     if let (Method::Head, 200, Some(object), None) = (ask.asked.method, status, &miss.found, &outdated) {
-        fetch::freshen(ctx, exchange.memory, ask, object);
+        fetch::freshen((ctx, routed), exchange.memory, ask, object);
     }
     // No response to this request replaces it in the store.
     if let Some(outdated) = outdated.take_if(|_| apart.is_none() || status == 206) {

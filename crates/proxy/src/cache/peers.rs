@@ -1,6 +1,8 @@
 //! Asks the instance that owns a key before the upstream. Its response is not stored here, unless it is hot. If it does
 //! not answer, the upstream is asked: losing an instance only costs its share of hits.
 
+use std::cell::Cell;
+
 use ::cache::{
     CacheKey, CacheStatus, Forward, HOT_SECONDS, Handling, MissEnding, Opening, PEER_FIELD, PeerRequest,
     is_replaced_condition,
@@ -11,7 +13,7 @@ use telemetry::B3Form;
 use tokio::sync::oneshot;
 
 use super::fetch;
-use super::{CacheRequest, REFUSED_FOR_SECONDS, uri};
+use super::{CacheRequest, REFUSED_FOR_SECONDS, key_values, uri};
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse};
 use crate::context::routed::{Cached, ExchangeContext, Purpose, RoutedRequest};
@@ -80,11 +82,18 @@ fn find(
     if routed.purpose != Purpose::Client || !is_for_all(ctx, routed, request, ask) {
         return None;
     }
-    let number = peers.number(routed.route, routed.upstream)?;
+    let number = peers.number(routed.route, routed.upstream.get())?;
     let (bytes, secret) = (request.head_bytes(), peers.secret(number));
     let passes = ask.passing.passes(&request.head, bytes);
     let uri = uri(ctx, routed, request);
-    let key = CacheKey::from_secret(secret, &uri, &ask.policy.key, &request.head, bytes, passes);
+    let key = CacheKey::from_secret(
+        secret,
+        &uri,
+        &ask.policy.key,
+        (&request.head, bytes),
+        passes,
+        key_values(ctx, routed, request),
+    );
     let upstream = &ctx.snapshot.upstreams[peers.upstream];
     let now = ctx.worker.coarse_time();
     let wanted = balance::PickInput { now, random: 0, key: Some(key.as_u128() as u64), tried: &[] };
@@ -200,7 +209,12 @@ async fn ask_owner(
     exchange.memory.request.texts.hop = Some(head);
     // Interim responses of the instance are not passed on to the client.
     let version = http1::HttpVersion::Http10;
-    let hop = RoutedRequest { upstream: peers.upstream, purpose: Purpose::Peer, version, ..routed.clone() };
+    let hop = RoutedRequest {
+        upstream: Cell::new(peers.upstream),
+        purpose: Purpose::Peer,
+        version,
+        ..routed.clone()
+    };
     let outcome = forward::to_peer(exchange, &hop, owner.server, peers.timeout).await;
     exchange.memory.request.texts.hop = None;
     match outcome {

@@ -3,7 +3,6 @@
 use ::cache::{CachePolicy, NotStored, Uri, Vary, write_kept_target};
 use config::HostHeader;
 use http1::{Name, RequestHead};
-use route::HeaderEdit;
 
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::plan::Authentication;
@@ -101,17 +100,8 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
         _ => false,
     };
     let is_edited = |name: &[u8]| {
-        let edits =
-            routed.policies(ctx).into_iter().flat_map(|policies| policies.settings.request_headers.edits());
-        // A constant is the same for all clients.
-        edits.into_iter().any(|edit| match edit {
-            HeaderEdit::Set(known, value)
-            | HeaderEdit::Add(known, value)
-            | HeaderEdit::Default(known, value) => {
-                value.contains('$') && known.as_bytes().eq_ignore_ascii_case(name)
-            }
-            HeaderEdit::Remove(_) => false,
-        })
+        // A constant is the same for all clients, unless its edit has a condition.
+        routed.policies(ctx).is_some_and(|policies| policies.settings.request_headers.varies(name))
     };
     let authentication = routed.policies(ctx).and_then(|policies| policies.authentication.as_ref());
     let is_claim = |name: &[u8]| {
@@ -126,7 +116,7 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
 
 /// Whether a server sees another Host than the client's, which is part of the URL.
 fn rewrites_host(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
-    let upstream = &ctx.snapshot.plan.upstreams[routed.upstream].config;
+    let upstream = &ctx.snapshot.plan.upstreams[routed.upstream.get()].config;
     let rewrite = routed.policies(ctx).and_then(|policies| policies.settings.rewrite.host.as_ref());
     rewrite.is_some() || upstream.host == HostHeader::Server
 }

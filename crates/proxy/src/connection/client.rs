@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use expression::ValueMemory;
 use http1::{HeadError, HeadLimits, Parsed};
 use tls::Handshake;
 
@@ -78,9 +79,10 @@ pub(crate) fn serve_slot(
     Box::pin(async move {
         let mut memory = SlotMemory::new(&worker, read_area);
         memory.note = Some(worker.watched.note());
+        let values = ValueMemory::new();
         loop {
             let client = desk.next().await;
-            let served = serve(&worker, client, &mut memory).await;
+            let served = serve(&worker, client, &mut memory, &values).await;
             memory.reset(&worker);
             desk.give_back(served);
         }
@@ -282,6 +284,7 @@ pub(crate) async fn serve(
     worker: &Rc<Worker>,
     mut client: Box<FrontConnection>,
     memory: &mut SlotMemory,
+    values: &ValueMemory,
 ) -> Served {
     loop {
         let snapshot = worker.snapshot();
@@ -303,9 +306,9 @@ pub(crate) async fn serve(
                     memory.request.head.start.version = version;
                 }
                 if client.peer.is_some() {
-                    cold(|| of_peer::serve(worker, &snapshot, &mut client, memory)).await
+                    cold(|| of_peer::serve(worker, &snapshot, &mut client, memory, values)).await
                 } else {
-                    path::serve(&ExchangeContext::new(worker, &snapshot, &client), memory).await
+                    path::serve(&ExchangeContext::new(worker, &snapshot, &client, values), memory).await
                 }
             }
             RequestReading::Http2 => {
@@ -314,7 +317,7 @@ pub(crate) async fn serve(
                 return Served::Http2(Box::new((*client, early)));
             }
             RequestReading::Failed(failure) => {
-                let ctx = ExchangeContext::new(worker, &snapshot, &client);
+                let ctx = ExchangeContext::new(worker, &snapshot, &client, values);
                 cold(|| path::refuse(&ctx, memory, failure)).await
             }
         };

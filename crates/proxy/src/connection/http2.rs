@@ -2,7 +2,7 @@
 //!
 //! Limits keep the cost of one connection low.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -91,6 +91,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: FrontConnection, early: Ve
                 address,
                 port,
                 original_connection: original_connection.clone(),
+                local: OnceCell::new(),
                 pinned: Cell::new(None),
                 is_trusted,
                 trusted_by,

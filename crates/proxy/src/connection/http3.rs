@@ -2,7 +2,7 @@
 //!
 //! The listener's endpoint receives and sends for it. This module starts its requests and decides when it ends.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -241,6 +241,7 @@ impl H3Driver<'_> {
             address,
             port: remote.port(),
             original_connection: self.destination.clone(),
+            local: OnceCell::new(),
             pinned: Cell::new(None),
             is_trusted: snapshot.plan.trusts(address),
             trusted_by: snapshot.plan.trust,

@@ -143,15 +143,19 @@ async fn attempt(
             Err(failure) => failure,
         };
         counted.failed(picked.server, failure);
-        let is_its_fault = failure.facts().party == Party::Upstream;
-        upstream.failed(&picked, failure, is_its_fault, worker.coarse_time());
+        if failure.facts().party == Party::Upstream {
+            let why = upstream.servers[picked.server].trouble();
+            upstream.failed(&picked, failure, why, worker.coarse_time());
+        } else {
+            upstream.abandoned(&picked, failure, worker.coarse_time());
+        }
         note.failed.push((picked.server, failure));
         // No server has seen a byte from the client, so any failure may be retried.
         let progress = AttemptProgress::default();
         if attempts.after(Setback::Failed(failure, progress), true) == RetryVerdict::GiveUp {
             return Err(failure);
         }
-        leave_aside(upstream, &choice, &mut tried, picked.server, failure, progress);
+        leave_aside(&attempts, &choice, &mut tried, picked.server, failure, progress);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A client's connection, as data that travels with its requests; and what happens to it after an exchange.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ pub(crate) fn framed_version(socket: &MessageEndpoint) -> Option<HttpVersion> {
     match socket {
         MessageEndpoint::Stream(_) => Some(HttpVersion::Http2),
         MessageEndpoint::Http3(_) => Some(HttpVersion::Http3),
-        MessageEndpoint::Connection(_) | MessageEndpoint::Detached => None,
+        MessageEndpoint::Connection(_) | MessageEndpoint::Fastcgi(_) | MessageEndpoint::Detached => None,
     }
 }
 
@@ -36,6 +36,8 @@ pub(crate) struct FrontConnection {
     pub(crate) port: u16,
     /// The original connection, known from or needed for a PROXY header.
     pub(crate) original_connection: Option<Rc<OriginalConnection>>,
+    /// The address that the client has connected to, once it was asked for.
+    pub(crate) local: OnceCell<Box<SocketAddr>>,
     /// A server connection that is reserved for this client, while it is idle.
     pub(crate) pinned: Cell<Option<Box<PinnedConnection>>>,
     /// Whether the peer is a trusted proxy.
@@ -70,6 +72,7 @@ impl FrontConnection {
             address,
             port: peer.port(),
             original_connection: None,
+            local: OnceCell::new(),
             pinned: Cell::new(None),
             is_trusted: snapshot.plan.trusts(address),
             trusted_by: snapshot.plan.trust,
@@ -89,6 +92,7 @@ impl FrontConnection {
         Self {
             socket: MessageEndpoint::Detached,
             original_connection: client.original_connection.clone(),
+            local: client.local.clone(),
             pinned: Cell::new(None),
             tls: client.tls.clone(),
             peer: client.peer,
@@ -117,6 +121,7 @@ impl FrontConnection {
         // Trust belongs to the client that the header names, not to the peer that has sent it.
         self.judge(&worker.snapshot());
         self.original_connection = Some(original_connection);
+        self.local.take();
     }
 
     /// Decides whether the peer is a trusted proxy.

@@ -7,11 +7,14 @@
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
+use fastcgi::{Script, ScriptForm};
 use grpc::CallForm;
 use http1::{BodyFraming, HeadError, HeadLimits, RequestHead, ResponseHead};
 use telemetry::Trace;
@@ -72,6 +75,8 @@ pub(crate) struct Texts {
     /// The Host for the server; empty for the upstream's default.
     pub(crate) host: Vec<u8>,
     pub(crate) id: Vec<u8>,
+    /// The body of a configured response with variables.
+    pub(crate) body: Vec<u8>,
     /// The Set-Cookie line that keeps the client on its side of a split; empty if the client has the cookie.
     pub(crate) split_cookie: Vec<u8>,
     /// The lines with the remaining rate limits, for the client.
@@ -87,9 +92,46 @@ pub(crate) struct Texts {
     pub(crate) vouched: Option<Arc<Vouched>>,
     /// `None` without tracing.
     pub(crate) trace: Option<Trace>,
+    /// When the request was admitted, if a condition of its route asks for the time of the response.
+    pub(crate) began: Option<Instant>,
+    /// The script that an application behind FastCGI runs for the request.
+    pub(crate) script: Option<Box<ScriptText>>,
+}
+
+/// The script of a request.
+#[derive(Default, Clone)]
+pub(crate) struct ScriptText {
+    /// Whether it was found before a server was chosen.
+    pub(crate) is_found: bool,
+    /// How much of the body does not leave with the head.
+    pub(crate) body_left: u64,
+    /// Memory for the search.
+    pub(crate) memory: Vec<u8>,
+    /// The script's name, with the path info behind it.
+    path: Vec<u8>,
+    name_len: usize,
+}
+
+impl ScriptText {
+    pub(crate) fn set(&mut self, script: &Script<'_>) {
+        self.path.clear();
+        self.path.extend_from_slice(script.name);
+        self.path.extend_from_slice(script.path_info);
+        self.name_len = script.name.len();
+    }
+
+    pub(crate) fn script(&self) -> Script<'_> {
+        let (name, path_info) = self.path.split_at(self.name_len);
+        Script { name, path_info, form: ScriptForm::Script }
+    }
 }
 
 impl Texts {
+    /// The script of the request, for requests to applications. Allocated once per slot.
+    pub(crate) fn script_mut(&mut self) -> &mut ScriptText {
+        self.script.get_or_insert_default()
+    }
+
     /// The user that a token or a server vouches for; empty if there is none.
     pub(crate) fn user(&self) -> &str {
         self.vouched.as_ref().map_or("", |vouched| vouched.user.as_str())
@@ -138,6 +180,10 @@ impl CurrentRequest {
         self.texts.rate_limit.clear();
         self.texts.vouched = None;
         self.texts.trace = None;
+        self.texts.began = None;
+        if let Some(script) = &mut self.texts.script {
+            script.is_found = false;
+        }
         self.tee = None;
         self.replay = None;
         self.web = None;
@@ -160,6 +206,54 @@ impl CurrentRequest {
         // The client's version still decides how the response is framed.
         self.head.start.version = version;
         Ok(())
+    }
+}
+
+/// A client's request, while its server is asked for something else.
+pub(crate) struct LaidAside {
+    head: RequestHead,
+    kept: Vec<u8>,
+    first_piece: Vec<u8>,
+    body: Pump,
+    replay: Option<Box<Replay>>,
+    path: Vec<u8>,
+    kept_target: Option<Vec<u8>>,
+    conditions: Option<Vec<u8>>,
+}
+
+impl CurrentRequest {
+    /// Puts a request without a body, conditions and rewritten path in place of the client's. `resume` ends that.
+    ///
+    /// # Errors
+    /// If the text is not a head. Then the client's request stays.
+    pub(crate) fn lay_aside(&mut self, text: Vec<u8>) -> Result<LaidAside, HeadError> {
+        self.keep_head();
+        let version = self.head.start.version;
+        let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: text.len() };
+        let aside = LaidAside {
+            head: mem::take(&mut self.head),
+            kept: mem::replace(&mut self.kept, text),
+            first_piece: mem::take(&mut self.first_piece),
+            body: mem::replace(&mut self.body, Pump::new()),
+            replay: self.replay.take(),
+            path: mem::take(&mut self.texts.path),
+            kept_target: self.texts.kept_target.take(),
+            conditions: self.texts.conditions.replace(Vec::new()),
+        };
+        if let Err(error) = self.head.parse(&self.kept, &limits) {
+            self.resume(aside);
+            return Err(error);
+        }
+        self.head.start.version = version;
+        Ok(aside)
+    }
+
+    /// Puts the client's request back.
+    pub(crate) fn resume(&mut self, aside: LaidAside) {
+        let LaidAside { head, kept, first_piece, body, replay, path, kept_target, conditions } = aside;
+        (self.head, self.kept, self.first_piece) = (head, kept, first_piece);
+        (self.body, self.replay) = (body, replay);
+        (self.texts.path, self.texts.kept_target, self.texts.conditions) = (path, kept_target, conditions);
     }
 }
 
@@ -250,6 +344,7 @@ impl SlotMemory {
             &mut self.request.first_piece,
             &mut self.request.out,
             &mut self.request.texts.path,
+            &mut self.request.texts.body,
             &mut self.response.out,
             &mut self.response.added,
         ] {

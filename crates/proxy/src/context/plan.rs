@@ -9,6 +9,8 @@ pub mod server_state;
 mod passthrough;
 /// Routes and their policies.
 mod routes;
+/// Conditions of options.
+mod conditions;
 /// Sampling of the access log.
 mod logged;
 /// The proofs of identity that a route requires.
@@ -45,12 +47,14 @@ use std::sync::{Arc, OnceLock};
 use balance::{Sessions, Time};
 use cache::Space;
 use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
+use expression::Expression;
 use shape::Queue;
 use tls::{CertificateProblem, Challenges, ClientSide, QUIC_SECRET_BYTES, ServerSide};
 
 use crate::shared::handover_state::HandoverState;
 use crate::shared::kept_bytes::KeptBytes;
 use crate::shared::limits::BandwidthLimits;
+use crate::shared::live_maps::LiveMaps;
 use crate::shared::tracing::Tracing;
 use crate::shared::verifier::Verifier;
 use crate::store::Cache;
@@ -69,8 +73,8 @@ pub(crate) use forward_auth::{
 pub(crate) use mirror::{Mirror, MirrorPermit as MirrorPlace};
 pub(crate) use passthrough::Passthrough;
 pub(crate) use peers::Peers;
+pub(crate) use routes::{Accel, Compression, Limit, NO_UPSTREAM};
 pub use routes::{Auth, PlanRoute, PlanRouteTable, RoutePolicies, SharedLimit, secret};
-pub(crate) use routes::{Compression, Limit};
 pub(crate) use sent_tags::TagKinds;
 pub use sessions_elsewhere::{Precedence, SessionExchange, SharedSessions};
 pub(crate) use split_key::{SplitInput as SplitAsking, SplitKey};
@@ -97,6 +101,8 @@ pub struct Plan {
     /// The plan's places in the counters; `None` if metrics are off.
     pub places: Option<Arc<telemetry::CounterPlaces>>,
     pub(crate) table: Arc<PlanRouteTable>,
+    /// The conditions of options with regular expressions, which each worker copies.
+    pub(crate) conditions: Arc<[Arc<Expression>]>,
     pub(crate) verifier: Arc<Verifier>,
     /// Limits the memory and disk space of kept request bodies.
     pub(crate) kept_bytes: Arc<KeptBytes>,
@@ -111,6 +117,8 @@ pub struct Plan {
     pub(crate) peers: Option<Arc<Peers>>,
     /// Challenges of certificate authorities for automatic certificates. Shared by all plans.
     pub challenges: Arc<Challenges>,
+    /// The maps of the configuration, with operators' changes.
+    pub maps: LiveMaps,
     /// The names of servers. They are resolved for as long as the plan exists.
     pub names: ServerNames,
 }
@@ -189,13 +197,12 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
+        let maps = LiveMaps::new(&config, previous.map(|previous| &previous.maps));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
         let kept_bytes = previous.map(|previous| Arc::clone(&previous.kept_bytes)).unwrap_or_default();
         let kept = previous.filter(|previous| stores(&previous.config) == stores(&config));
-        let cache = match kept {
-            Some(previous) => previous.cache.clone(),
-            None => config.cache.as_ref().map(Cache::new),
-        };
+        let new_cache = || config.cache.as_ref().map(Cache::new);
+        let cache = kept.map_or_else(new_cache, |previous| previous.cache.clone());
         // Kept over reloads, so that cookies at clients stay valid.
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
         let quic = previous.map_or_else(|| QuicProcessKeys::new(&config), |previous| previous.quic);
@@ -212,6 +219,8 @@ impl Plan {
             kept.map_or_else(|| Arc::new(Tracing::new(settings)), Arc::clone)
         });
         let spaces = same.map_or_else(|| routes::spaces(&config, &routes), |same| same.spaces.clone());
+        let conditions =
+            same.map_or_else(|| conditions::with_patterns(&config), |same| Arc::clone(&same.conditions));
         let peers = same.filter(|same| same.config.cache == config.cache);
         let peers = peers.map_or_else(|| Peers::new(&config).map(Arc::new), |same| same.peers.clone());
         // After a change, connections judge their client again with the next request.
@@ -231,11 +240,13 @@ impl Plan {
             spaces,
             places: None,
             table,
+            conditions,
             verifier,
             kept_bytes,
             split_secret,
             quic,
             names,
+            maps,
             config,
         })
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ::cache::{CachePolicy, Forward};
+use expression::ValueMemory;
 use http1::{BodyFraming, ConnectionOptions, HttpVersion, Method, RequestHead, RequestTarget};
 
 use crate::context::client::FrontConnection;
@@ -21,6 +22,8 @@ pub(crate) struct ExchangeContext<'a> {
     pub(crate) snapshot: &'a Rc<Snapshot>,
     pub(crate) client: &'a FrontConnection,
     pub(crate) listener: &'a PlanListener,
+    /// The values that the request has computed so far.
+    pub(crate) values: &'a ValueMemory,
 }
 
 impl<'a> ExchangeContext<'a> {
@@ -29,8 +32,9 @@ impl<'a> ExchangeContext<'a> {
         worker: &'a Rc<Worker>,
         snapshot: &'a Rc<Snapshot>,
         client: &'a FrontConnection,
+        values: &'a ValueMemory,
     ) -> Self {
-        Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
+        Self { worker, snapshot, client, listener: snapshot.listener(&client.listening), values }
     }
 }
 
@@ -62,7 +66,8 @@ pub(crate) struct RoutedRequest {
     /// Index of the authenticated user.
     pub(crate) user: Option<usize>,
     pub(crate) route: usize,
-    pub(crate) upstream: usize,
+    /// Changes when another upstream answers in place of an error (`on_status`).
+    pub(crate) upstream: Cell<usize>,
     pub(crate) has_policies: bool,
     pub(crate) is_cached: bool,
     /// As logged.
@@ -113,7 +118,7 @@ impl RoutedRequest {
             client: ctx.client.address,
             user: None,
             route: 0,
-            upstream: 0,
+            upstream: Cell::new(0),
             has_policies: false,
             is_cached: false,
             cached: Cell::default(),
@@ -169,7 +174,7 @@ impl RoutedRequest {
         let ExchangeContext { worker, snapshot, client, .. } = *ctx;
         let route = &snapshot.plan.routes[self.route];
         // Files come from no upstream, so no upstream's limit applies.
-        let upstream = snapshot.plan.upstreams.get(self.upstream);
+        let upstream = snapshot.plan.upstreams.get(self.upstream.get());
         let upstream = upstream.map_or("", |upstream| upstream.config.name.as_str());
         LimitedRequest {
             shaper: &worker.shaper,
@@ -179,7 +184,7 @@ impl RoutedRequest {
             address: self.client,
             is_for_client: self.purpose == Purpose::Client,
             route: Some(NamedPart { name: &route.label, index: self.route }),
-            upstream: NamedPart { name: upstream, index: self.upstream },
+            upstream: NamedPart { name: upstream, index: self.upstream.get() },
         }
     }
 

@@ -7,6 +7,7 @@ use http1::{BodyFraming, Chain, RequestHead, RequestTarget, host_without_port};
 use route::{RequestConditions, RequestFacts};
 
 use crate::context::client_tls::ClientTls;
+use crate::context::request_values;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 pub(crate) use crate::shared::request_fields::{RequestFields, line, query};
 
@@ -42,7 +43,7 @@ pub(crate) struct SeenConditions<'a> {
 
 impl SeenConditions<'_> {
     /// Calls `then` with the facts that a condition may ask for.
-    fn with_facts<R>(
+    pub(crate) fn with_facts<R>(
         &self,
         condition: &Expression,
         then: impl FnOnce(&RequestFacts<'_, RequestFields<'_>>) -> R,
@@ -50,6 +51,8 @@ impl SeenConditions<'_> {
         let Self { ctx, routed, head, bytes } = self;
         let listener =
             ctx.client.listening.place().map(|place| &*ctx.snapshot.plan.config.listeners[place].name);
+        let maps = condition.has_map();
+        let maps = maps.then(|| ctx.snapshot.plan.maps.view(ctx.worker.index, ctx.worker.unix_ms()));
         let asks_for_scheme = condition.asks_for(Fact::RequestScheme);
         then(&RequestFacts {
             method: head.start.method_span.for_bytes(bytes),
@@ -68,7 +71,12 @@ impl SeenConditions<'_> {
             client_port: ctx.client.port,
             listener: listener.unwrap_or_default(),
             tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
-            time_ns: i64::try_from(ctx.worker.unix_ms()).map_or(i64::MAX, |ms| ms.saturating_mul(1_000_000)),
+            time_ns: request_values::time_ns(ctx),
+            maps: match &maps {
+                Some(maps) => maps,
+                None => &route::NoMaps,
+            },
+            memory: Some(ctx.values),
         })
     }
 }
@@ -83,6 +91,7 @@ pub(crate) fn holds(
     condition: Option<&Expression>,
 ) -> bool {
     condition.is_none_or(|condition| {
+        let condition = ctx.snapshot.conditions.own(condition);
         let path = routed.target.path.for_bytes(bytes);
         SeenConditions { ctx: *ctx, routed, head, bytes }.hold(condition, path)
     })
@@ -96,6 +105,11 @@ impl RequestConditions for SeenConditions<'_> {
 
     fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
         self.with_facts(condition, |facts| facts.explain(condition, path))
+    }
+
+    fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8])) {
+        let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();
+        self.with_facts(value, |facts| facts.value_with(value, path, scratch, then));
     }
 }
 

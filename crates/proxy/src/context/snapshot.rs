@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::context::plan::{Plan, PlanListener, PlanRouteTable, ServerPlan, UpstreamPlan};
 use crate::context::worker::WorkerMessage;
+use crate::context::worker_conditions::WorkerConditions;
 use crate::listening::Listening;
 use crate::shared::client_limits::{ClientLimits, TimeoutTicks};
 use crate::upstream::wait_queue::{CallWorker, WaitQueue};
@@ -23,6 +24,8 @@ pub(crate) struct Snapshot {
     pub(crate) ticks: TimeoutTicks,
     pub(crate) head_limits: HeadLimits,
     pub(crate) client_limits: ClientLimits,
+    /// The conditions of options with regular expressions.
+    pub(crate) conditions: WorkerConditions,
     /// Whether requests under way are noted for operators.
     pub(crate) is_watched: bool,
 }
@@ -106,6 +109,7 @@ impl Snapshot {
                 target: limits.target_bytes,
             },
             client_limits: ClientLimits::of_route(&limits, &config::RouteLimits::default()),
+            conditions: WorkerConditions::new(&plan.conditions),
             is_watched: plan.config.is_watched(),
             table,
             plan,

@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use api::live::{RequestStage, RequestUnderWay};
+use api::live::{RequestError, RequestStage, RequestUnderWay};
 use telemetry::Busiest;
 
+use crate::context::recent_errors::RecentErrors;
 use crate::context::snapshot::Snapshot;
 
 /// How long clients are counted after a question.
@@ -24,6 +25,8 @@ const LINE_BYTES_MAX: usize = 128;
 pub struct WorkerView {
     /// The requests under way that take longest, the longest first.
     pub requests: Vec<RequestUnderWay>,
+    /// The last failed requests, the newest last.
+    pub errors: Vec<RequestError>,
     /// The requests of clients in the last seconds.
     pub clients: Busiest,
     /// The time that `clients` covers.
@@ -128,6 +131,7 @@ pub(crate) struct WatchedWorker {
     notes: RefCell<Vec<Weak<SlotNote>>>,
     is_on: Cell<bool>,
     counting: RefCell<Counting>,
+    pub(crate) errors: RecentErrors,
 }
 
 #[derive(Default)]
@@ -202,6 +206,7 @@ impl WatchedWorker {
         clients.add(&counting.clients);
         WorkerView {
             requests: self.longest(requests_max, clock),
+            errors: self.errors.all(),
             clients,
             clients_time: now.saturating_sub(counting.before_began),
         }

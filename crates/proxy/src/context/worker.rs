@@ -28,6 +28,7 @@ use crate::owned::coarse_clock::CoarseClock;
 use crate::owned::handshake_notices::HandshakeNotices;
 use crate::owned::logging::Logging;
 use crate::owned::pressure::{ADMITTED_MIN, Pressure};
+use crate::owned::record_scratch::RecordScratch;
 use crate::shaping::Shaper;
 use crate::shared::kept_bytes::KeptByteCounter;
 use crate::shared::tracing::Ids;
@@ -37,6 +38,7 @@ use crate::upstream::lender::Lender;
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
+use transport::fastcgi_connection::FastcgiMemory;
 use transport::h2_connection;
 use transport::pipes::Pipes;
 use transport::quic_client::QuicClients;
@@ -135,6 +137,9 @@ pub(crate) struct Worker {
     pub(crate) expression_scratch: RefCell<EvaluationScratch>,
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
+    /// Buffers for connections to applications behind FastCGI.
+    pub(crate) applications: Rc<FastcgiMemory>,
+    pub(crate) record_scratch: RecordScratch,
     pub(crate) pipes: Pipes,
     pub(crate) coders: Coders,
     pub(crate) open_files: OpenFiles,
@@ -190,6 +195,10 @@ impl Lender for Worker {
         &self.records
     }
 
+    fn applications(&self) -> &Rc<FastcgiMemory> {
+        &self.applications
+    }
+
     fn frames(&self) -> &Rc<h2_connection::Stock> {
         &self.frames
     }
@@ -226,6 +235,11 @@ impl Worker {
     /// Converts a clock reading since the last tick to the time of day, without reading a second clock.
     pub(crate) fn wall_clock_at(&self, instant: Instant) -> SystemTime {
         self.wall_clock.get() + self.time_of(instant).since(self.coarse_time())
+    }
+
+    /// The present time, at most a tick old.
+    pub(crate) fn wall_clock(&self) -> SystemTime {
+        self.wall_clock.get()
     }
 
     /// The snapshot for new requests.

@@ -7,11 +7,15 @@ use coding::{BodyChange, BodyHead, Flush};
 use config::Compress;
 use http1::{BodyFraming, Method};
 
+use super::FileSource;
 use super::send::read_piece;
 use super::wanted::{FileExtent, write_head};
 use crate::body::transform::{Choice, changed_head};
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse};
+use crate::context::later::{self, KnownResponse};
+use crate::context::plan::Compression;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::exchange::Exchange;
 use crate::failure::Failure;
 use crate::forward::respond;
@@ -25,6 +29,17 @@ use crate::shared::request_fields::fields_of_text;
 const KEPT_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a coded file per write.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// Returns how a file is coded; `None` if the route codes none, or its condition does not hold.
+pub(super) fn compression<'a>(
+    ctx: &ExchangeContext<'a>,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    representation: &Representation,
+) -> Option<&'a Compression> {
+    let (head, size) = (representation.whole_head(), Some(representation.bytes()));
+    later::compression(ctx, routed, request, || KnownResponse { status: 200, head, size, server: "" })
+}
 
 /// Decides in which coding a file is sent.
 pub(super) fn choose(
@@ -47,7 +62,7 @@ pub(super) async fn send(
     file: &Rc<ServedFile>,
     choice: Choice,
     compress: &Compress,
-    has_whole_request: bool,
+    source: FileSource<'_>,
 ) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let request = &exchange.memory.request;
@@ -62,8 +77,9 @@ pub(super) async fn send(
     let kept = file.forms.get(coding, level).filter(|_| may_be_kept);
     let form_bytes = kept.as_ref().map(|form| form.len() as u64);
     let framing = form_bytes.map_or(BodyFraming::Chunked, BodyFraming::Length);
+    let has_whole_request = source.has_whole_request.unwrap_or_default();
     let plan = planned(exchange, framing, has_whole_request);
-    write_head(ctx, routed, exchange.memory, representation, &FileExtent::Whole, length, &plan);
+    write_head(exchange, representation, &FileExtent::Whole, length, &plan, source.lines);
     let CurrentResponse { out, buffer, .. } = &mut exchange.memory.response;
     *out = coded_head(changed_head(out, fields_of_text(out), change, form_bytes), plan.framing);
     exchange.state.answers(200);

@@ -14,7 +14,7 @@ use ::files::{MayBlock, OpenError};
 use http1::{BodyFraming, Method};
 
 use super::wanted::{FileExtent, WantedFile, wanted, write_head};
-use super::{AtOnce, coded};
+use super::{AtOnce, FileSource, coded};
 use crate::answer;
 use crate::body::segments::Segment;
 use crate::body::transform::Choice;
@@ -64,7 +64,7 @@ pub(super) fn at_once(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) -> 
     if !plan.filters.is_empty() {
         return AtOnce::Unanswered;
     }
-    write_head(ctx, routed, exchange.memory, representation, &FileExtent::Whole, length, &plan);
+    write_head(exchange, representation, &FileExtent::Whole, length, &plan, b"");
     let out = &exchange.memory.response.out;
     exchange.state.answers(200);
     exchange.state.record.head_leaves(out);
@@ -154,33 +154,37 @@ pub(super) async fn rest(exchange: &mut Exchange<'_, '_>, rest: FileRest) -> Res
 pub(super) async fn file(
     exchange: &mut Exchange<'_, '_>,
     file: Rc<ServedFile>,
+    source: FileSource<'_>,
 ) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let request = &mut exchange.memory.request;
     // RFC 9110 §9.3.1: a GET may have a body, which must be taken before the next request.
-    let has_whole_request =
-        routed.framing == BodyFraming::None || answer::has_taken_body(ctx, request, Ok(routed.framing));
+    let has_whole_request = source.has_whole_request.unwrap_or_else(|| {
+        routed.framing == BodyFraming::None || answer::has_taken_body(ctx, request, Ok(routed.framing))
+    });
+    let lines = source.lines;
     let representation = file.choose(&request.head, request.head_bytes());
     let WantedFile::Extent(extent) = wanted(request, representation)? else {
         return unsatisfied(exchange, representation.bytes()).await;
     };
-    let compression = ctx.snapshot.plan.routes[routed.route].compress.as_ref();
+    let compression = coded::compression(ctx, routed, request, representation);
     let choice = compression.map_or(Choice::Unchanged { adds_vary: false }, |compression| {
         coded::choose(&compression.settings, request, representation)
     });
     if let (Some(compression), Choice::Code(_), FileExtent::Whole) = (compression, choice, &extent) {
-        return coded::send(exchange, &file, choice, &compression.settings, has_whole_request).await;
+        let source = FileSource { has_whole_request: Some(has_whole_request), ..source };
+        return coded::send(exchange, &file, choice, &compression.settings, source).await;
     }
     let mut segments = extent.segments(representation);
     let length = segments.iter().map(Segment::len).sum();
     let status = extent.status();
-    let source =
+    let framing =
         if extent == FileExtent::NotModified { BodyFraming::None } else { BodyFraming::Length(length) };
-    let mut plan = ResponsePlan::new(ctx, routed, status, source, has_whole_request);
+    let mut plan = ResponsePlan::new(ctx, routed, status, framing, has_whole_request);
     if exchange.state.has_fault() {
         faults::add_to_routed(ctx, routed, &mut plan, status, false, exchange.state);
     }
-    write_head(ctx, routed, exchange.memory, representation, &extent, length, &plan);
+    write_head(exchange, representation, &extent, length, &plan, lines);
     match (choice, &extent) {
         (Choice::Unchanged { adds_vary: false }, _) => {}
         // RFC 9110 §15.4.5: a 304 has the fields of the 200, with its weak tag.

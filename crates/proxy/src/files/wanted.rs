@@ -11,8 +11,8 @@ use http1::ClientConnection;
 use crate::answer;
 use crate::body::segments::{Segment, parts};
 use crate::context::exchange_slot::{CurrentRequest, SlotMemory};
-use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen;
+use crate::exchange::Exchange;
 use crate::failure::Failure;
 use crate::open_files::representation::Representation;
 use crate::outgoing::edits::{self, OwnResponse, PolicySubject};
@@ -87,15 +87,15 @@ impl FileExtent {
 }
 
 pub(super) fn write_head(
-    ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
-    memory: &mut SlotMemory,
+    exchange: &mut Exchange<'_, '_>,
     representation: &Representation,
     extent: &FileExtent,
     length: u64,
     plan: &ResponsePlan,
+    lines: &[u8],
 ) {
-    let SlotMemory { request, response, .. } = memory;
+    let Exchange { ctx, routed, .. } = *exchange;
+    let SlotMemory { request, response, .. } = &mut *exchange.memory;
     let out = &mut response.out;
     out.clear();
     // Written into the text that was sent last, which is still in the core's cache.
@@ -124,6 +124,9 @@ pub(super) fn write_head(
     out.extend_from_slice(b"Date: ");
     out.extend_from_slice(&ctx.worker.date());
     out.extend_from_slice(b"\r\n");
+    if !lines.is_empty() {
+        merge(out, lines, extent);
+    }
     out.extend_from_slice(seen::added(ctx, &request.head, request.head_bytes()));
     if let Some(policies) = routed.policies(ctx) {
         let start = answer::start_line_len(out);
@@ -135,6 +138,29 @@ pub(super) fn write_head(
         ClientConnection::Close => b"Connection: close\r\n\r\n",
         ClientConnection::Persist | ClientConnection::Upgrade => b"\r\n",
     });
+}
+
+/// Adds fields of a server's response to a head, in place of fields with the same names.
+#[cold]
+fn merge(out: &mut Vec<u8>, lines: &[u8], extent: &FileExtent) {
+    let name = |line: &[u8]| line.split(|&byte| byte == b':').next().unwrap_or_default().to_ascii_lowercase();
+    // RFC 9110 §15.4.5, §14.6: these describe the content, or the parts that the proxy makes of it.
+    let is_left_out = |line: &[u8]| match extent {
+        FileExtent::Whole | FileExtent::Part(_) => false,
+        FileExtent::NotModified => name(line).starts_with(b"content-"),
+        FileExtent::Parts(..) => name(line) == b"content-type",
+    };
+    let added: Vec<&[u8]> =
+        lines.split_inclusive(|&byte| byte == b'\n').filter(|line| !is_left_out(line)).collect();
+    let names: Vec<Vec<u8>> = added.iter().map(|line| name(line)).collect();
+    let mut merged = Vec::with_capacity(out.len() + lines.len());
+    for line in out.split_inclusive(|&byte| byte == b'\n') {
+        if !names.contains(&name(line)) {
+            merged.extend_from_slice(line);
+        }
+    }
+    added.into_iter().for_each(|line| merged.extend_from_slice(line));
+    *out = merged;
 }
 
 fn push_all(out: &mut Vec<u8>, representation: &Representation) {

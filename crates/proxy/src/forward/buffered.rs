@@ -18,7 +18,7 @@ use crate::context::exchange_slot::CurrentRequest;
 use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::exchange::Exchange;
 use crate::failure::Failure;
-use crate::forward::upload;
+use crate::forward::{script, upload};
 use crate::outgoing::send::Delivery;
 use crate::shaping::{Direction, Pace};
 use crate::shared::kept_bytes::KeptByteCounter;
@@ -33,7 +33,15 @@ pub(super) fn wanted<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> O
     if routed.framing == BodyFraming::None || routed.purpose != Purpose::Client || routed.wants_upgrade {
         return None;
     }
-    routed.policies(ctx)?.settings.request_buffering.as_ref()
+    let own = routed.policies(ctx).and_then(|policies| policies.settings.request_buffering.as_ref());
+    own.or_else(|| unannounced(ctx, routed))
+}
+
+/// RFC 3875 §4.1.2: an application behind FastCGI is first given the length of the body, so that one of unknown length
+/// has to be received before.
+fn unannounced<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> Option<&'a RequestBuffering> {
+    static DEFAULT: RequestBuffering = RequestBuffering::DEFAULT;
+    (!matches!(routed.framing, BodyFraming::Length(_)) && script::is_wanted(ctx, routed)).then_some(&DEFAULT)
 }
 
 /// Reads the body of a request, within the limits of its client. Called before a server is chosen.
@@ -88,7 +96,7 @@ pub(super) async fn receive(
 }
 
 /// Whether the client waits for 100 (Continue) before it sends its body (RFC 9110 §10.1.1).
-fn is_awaiting_go_ahead(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
+pub(super) fn is_awaiting_go_ahead(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
     let expects = || request.head.value(request.head_bytes(), Name::Expect);
     routed.version != HttpVersion::Http10
         && request.buffer.len() == request.head.len

@@ -10,6 +10,7 @@ use balance::{NoneUp, Pick, PickInput, Room, ServerId, SessionKey, SessionLoss, 
 use crate::context::client::FrontConnection;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse};
 use crate::context::plan::{Precedence, Stickiness};
+use crate::context::request_values::KeyFields;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen;
 use crate::context::worker::Worker;
@@ -36,7 +37,7 @@ pub(crate) struct Choice<'a> {
 
 enum ChosenServer {
     Server(usize),
-    /// A server that is not up, because no other is left.
+    /// A server that is not up, because no other is left, or for a trial.
     LastResort(usize),
     /// All permitted servers are at their limits.
     Full,
@@ -86,7 +87,7 @@ impl<'a> Choice<'a> {
             return Self { worker, client, upstream, key: None, session: None, waits_until: None };
         }
         let bytes = request.head_bytes();
-        let fields = ChoiceFields { fields: &request.head.fields, bytes };
+        let fields = KeyFields::from_request(ctx, routed, request);
         let target = &routed.target;
         let query = target.path_and_query.for_bytes(bytes).get(target.path.for_bytes(bytes).len() + 1..);
         let parts = SessionParts {
@@ -108,7 +109,7 @@ impl<'a> Choice<'a> {
         client: &'a FrontConnection,
         upstream: &'a Rc<WorkerUpstream>,
     ) -> Self {
-        let fields = ChoiceFields { fields: &[], bytes: b"" };
+        let fields = KeyFields::NONE;
         let parts = SessionParts { client: client.address, path: b"", query: None, fields: &fields };
         Self::new(worker, client, upstream, &parts)
     }
@@ -117,7 +118,7 @@ impl<'a> Choice<'a> {
         worker: &'a Worker,
         client: &'a FrontConnection,
         upstream: &'a Rc<WorkerUpstream>,
-        parts: &SessionParts<'_, ChoiceFields<'_>>,
+        parts: &SessionParts<'_, KeyFields<'_>>,
     ) -> Self {
         let plan = &upstream.plan;
         // Without a random part, so that all workers and processes find the same server for a key.
@@ -145,10 +146,15 @@ impl<'a> Choice<'a> {
                         session.ask_elsewhere(self.worker).await;
                     }
                 }
-                ChosenServer::Full => {
-                    looks_again = self.wait(tried, looks_again, detours).await?;
-                    has_waited = true;
-                }
+                ChosenServer::Full => match self.wait(tried, looks_again, detours).await {
+                    Ok(waited) => (looks_again, has_waited) = (waited, true),
+                    // Its priority has no room, so the next one gets the request.
+                    Err(failure) => {
+                        let picked = self.backup(tried).ok_or(failure)?;
+                        detours.shed = None;
+                        return Ok(picked);
+                    }
+                },
                 found => {
                     // Other workers use the server, too: it may have become full since.
                     if let Some(picked) = self.begin(found) {
@@ -168,9 +174,20 @@ impl<'a> Choice<'a> {
         self.begin(found)
     }
 
+    /// Begins the request on a server of a later priority with room, after a wait in vain.
+    #[cold]
+    fn backup(&self, tried: &[usize]) -> Option<PickedServer> {
+        let ask =
+            PickInput { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
+        match self.upstream.picker.borrow_mut().backup(&ask) {
+            Pick::Server(server) => self.begin(ChosenServer::Server(server)),
+            Pick::Full | Pick::None => None,
+        }
+    }
+
     /// Gives back a picked server that is not used after all, so that the request no longer counts for it.
     pub(crate) fn give_back(&self, picked: &PickedServer) {
-        self.upstream.failed(picked, Failure::ClientGone, false, self.worker.coarse_time());
+        self.upstream.abandoned(picked, Failure::ClientGone, self.worker.coarse_time());
     }
 
     /// Whether there is a server that was not tried. Reserves nothing, and moves no session.
@@ -210,6 +227,12 @@ impl<'a> Choice<'a> {
             return Ok(found);
         }
         let mut picker = self.upstream.picker.borrow_mut();
+        if tried.is_empty()
+            && let Some(server) = picker.trial(ask.now)
+        {
+            // As the last resort: a success ends the ejection, after a failure it goes on.
+            return Ok(ChosenServer::LastResort(server));
+        }
         match picker.pick(&ask) {
             Pick::Server(server) => Ok(ChosenServer::Server(server)),
             Pick::Full => Ok(ChosenServer::Full),
@@ -297,7 +320,7 @@ impl<'a> Choice<'a> {
                     tell(key, Precedence::Known);
                 }
                 let Some(CurrentResponse { head, buffer, .. }) = response else { return };
-                let fields = ChoiceFields { fields: &head.fields, bytes: buffer.filled() };
+                let fields = KeyFields::from_fields(&head.fields, buffer.filled());
                 let learnt =
                     |name: &String| balance::learnt_cookie(&fields, name, |value| sessions.key(value));
                 if let Some(key) = learns.as_ref().and_then(learnt) {
@@ -318,7 +341,7 @@ impl<'a> Affinity<'a> {
     fn from_stickiness(
         stickiness: &'a Stickiness,
         worker: &Worker,
-        parts: &SessionParts<'_, ChoiceFields<'_>>,
+        parts: &SessionParts<'_, KeyFields<'_>>,
     ) -> Self {
         match stickiness {
             Stickiness::Cookie(cookie, _) => {
@@ -446,20 +469,5 @@ impl<'a> Affinity<'a> {
         worker.counters.sessions_moved.increment();
         message::info(&format!("upstream {}: sessions leave server {name}: {why}", plan.config.name));
         Some((word, place))
-    }
-}
-
-/// The fields of a head, for policies that look up fields by name.
-struct ChoiceFields<'a> {
-    fields: &'a [http1::FieldLine],
-    bytes: &'a [u8],
-}
-
-impl balance::SessionFields for ChoiceFields<'_> {
-    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let is_it = move |field: &&http1::FieldLine| {
-            field.name.for_bytes(self.bytes).eq_ignore_ascii_case(name.as_bytes())
-        };
-        self.fields.iter().filter(is_it).map(|field| field.value.for_bytes(self.bytes))
     }
 }

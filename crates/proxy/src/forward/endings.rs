@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use crate::failure::Failure;
 use crate::forward::retry::AttemptProgress;
 use crate::upstream::ServerConnection;
+use transport::endpoint::MessageEndpoint;
 use transport::h3_stream::HEAD_REFUSED;
 
 /// Returns the failure of a request of which nothing could be sent.
@@ -33,6 +34,11 @@ pub(super) fn unsent(
 /// Describes how a server has ended a connection or a stream, for the log.
 #[cold]
 pub(super) fn ended(connection: &ServerConnection, error: Option<&io::Error>) -> String {
+    if let MessageEndpoint::Fastcgi(application) = &connection.socket
+        && let Some(refusal) = application.refusal()
+    {
+        return format!("it ended the request with {refusal}");
+    }
     match (connection.socket.reset_code(), error.filter(|error| error.raw_os_error().is_some())) {
         (Some(code), _) => format!("it reset the stream with {code}"),
         (None, Some(error)) => format!("the connection broke: {error}"),

@@ -15,11 +15,13 @@ use crate::body::transform::Choice;
 use crate::body::upload::Until;
 use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, SlotMemory};
+use crate::context::later::{self, KnownResponse};
 use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::seen;
 use crate::exchange::{Exchange, ExchangeState};
 use crate::failure::Failure;
 use crate::forward::Reply;
+use crate::forward::accel;
 use crate::forward::coded;
 use crate::forward::tunnel::{self, Flow, Parties};
 use crate::forward::web;
@@ -36,13 +38,14 @@ use transport::tcp::Follows;
 
 /// Sends a server's response to the client. Called once per exchange with a server, after its head was read. Returns
 /// the server's connection to the pool if it stays open.
-pub(crate) async fn respond(
-    exchange: &mut Exchange<'_, '_>,
-    mut reply: Reply,
-) -> Result<AfterExchange, Failure> {
+pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, reply: Reply) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let status = exchange.memory.response.head.start.status;
-    if let Some(page) = answer::stand_in(ctx, routed.response_policies(ctx), status) {
+    let mut reply = accel::take(exchange, reply)?;
+    // The response of another upstream is an error page already.
+    if let Some(page) = answer::stand_in(ctx, routed.response_policies(ctx), status)
+        && exchange.state.record.fell_back.is_none()
+    {
         return cold(|| stand_in(exchange, reply, page)).await;
     }
     let SlotMemory { request, response, .. } = exchange.memory;
@@ -50,7 +53,8 @@ pub(crate) async fn respond(
     if let Some(form) = form {
         return cold(|| web::respond(exchange, reply, form)).await;
     }
-    if let Some(compression) = routed.compression(ctx) {
+    let answer = || known(ctx, routed, response, &reply);
+    if let Some(compression) = later::compression(ctx, routed, request, answer) {
         match coded::choose(routed, compression, request, response) {
             Choice::Unchanged { .. } => {}
             choice => return cold(|| coded::respond(exchange, reply, choice, compression)).await,
@@ -104,6 +108,22 @@ pub(crate) async fn respond(
     }
     reply.expects_long = is_long;
     Ok(end(ctx, reply, response, &plan))
+}
+
+/// Returns a server's response for conditions.
+fn known<'a>(
+    ctx: &ExchangeContext<'a>,
+    routed: &RoutedRequest,
+    response: &'a CurrentResponse,
+    reply: &Reply,
+) -> KnownResponse<'a> {
+    let size = if let BodyFraming::Length(length) = reply.framing { Some(length) } else { None };
+    KnownResponse {
+        status: response.head.start.status,
+        head: &response.buffer.filled()[..response.head.len],
+        size,
+        server: server_of(ctx, routed, reply),
+    }
 }
 
 /// Returns the server's connection to the pool after a complete response. Returns what happens to the client's
@@ -182,7 +202,7 @@ async fn stand_in(
 ) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let SlotMemory { request, response, .. } = exchange.memory;
-    let (status, framing) = (response.head.start.status, reply.framing);
+    let status = response.head.start.status;
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
     let length = BodyFraming::Length(page.body.len() as u64);
     let mut plan = ResponsePlan::new(ctx, routed, status, length, reply.upload.has_left_client());
@@ -191,26 +211,30 @@ async fn stand_in(
     }
     render(ctx, routed, request, response, &reply, &plan, true);
     exchange.state.answers(status);
-    let CurrentResponse { head, buffer, out, body, .. } = response;
+    let has_left_client = reply.upload.has_left_client();
+    // Now, because the client may be slow to read the page.
+    discard(ctx, response, reply);
+    exchange.state.record.upstream_ended();
+    let next = next(&plan, has_left_client);
+    let body = if routed.method == Method::Head { b"".as_slice() } else { &page.body };
+    answer::whole(ctx, &mut response.out, body, plan, exchange.state).await.map(|()| next)
+}
+
+/// Discards a response of which nothing is sent. The rest of it is not awaited: if it is incomplete, the server's
+/// connection is closed.
+pub(super) fn discard(ctx: &ExchangeContext<'_>, response: &mut CurrentResponse, reply: Reply) {
+    let CurrentResponse { head, buffer, body, .. } = response;
     buffer.consume(head.len);
-    body.begin(framing, false, None);
+    body.begin(reply.framing, false, None);
     let is_whole = body.take_in(buffer).is_ok() && {
         body.sent(buffer, body.unsent());
         body.is_done() && buffer.is_empty()
     };
     buffer.clear();
-    exchange.state.record.upstream_ended();
-    let has_left_client = reply.upload.has_left_client();
     if reply.persists && reply.upload.is_done() && is_whole {
         let server = &ctx.snapshot.upstreams[reply.upstream].servers[reply.server];
         server.release(reply, ctx.client, &ctx.worker.deadlines);
-    } else {
-        // Closed now, because the client may be slow to read the page.
-        drop(reply);
     }
-    let next = next(&plan, has_left_client);
-    let body = if routed.method == Method::Head { b"".as_slice() } else { &page.body };
-    answer::whole(ctx, out, body, plan, exchange.state).await.map(|()| next)
 }
 
 /// Returns the source and the sink of a response's body.
@@ -325,7 +349,7 @@ pub(crate) fn render(
 
 /// Returns the server's authority; empty if another instance has answered, because its response may be a stored one.
 fn server_of<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest, reply: &Reply) -> &'a str {
-    let is_of_peer = reply.upstream != routed.upstream;
+    let is_of_peer = reply.upstream != routed.upstream.get();
     if is_of_peer { "" } else { &ctx.snapshot.plan.upstreams[reply.upstream].servers[reply.server].authority }
 }
 

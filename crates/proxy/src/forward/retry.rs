@@ -7,6 +7,7 @@ use balance::{Room, Time};
 use config::Retry;
 use http1::Method;
 
+use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::worker::Worker;
 use crate::failure::{Cause, Failure};
 use crate::forward::choose::Choice;
@@ -63,7 +64,30 @@ pub(crate) struct Attempts<'a> {
     is_afresh: bool,
 }
 
+/// Returns the retry rules of the request: its route's, else its upstream's.
+pub(super) fn rules<'a>(
+    ctx: &ExchangeContext<'a>,
+    upstream: &'a WorkerUpstream,
+    routed: &RoutedRequest,
+) -> &'a Retry {
+    let own = routed.policies(ctx).and_then(|policies| policies.settings.retry.as_deref());
+    own.unwrap_or(&upstream.plan.config.retry)
+}
+
 impl<'a> Attempts<'a> {
+    /// Begins the attempts of a request.
+    pub(super) fn of_request(
+        ctx: &ExchangeContext<'a>,
+        upstream: &'a WorkerUpstream,
+        routed: &RoutedRequest,
+    ) -> Self {
+        let mut attempts = Self::new(ctx.worker, upstream, rules(ctx, upstream, routed), routed.method);
+        if routed.purpose == Purpose::Mirror {
+            attempts.make_last();
+        }
+        attempts
+    }
+
     pub(crate) fn new(
         worker: &'a Worker,
         upstream: &'a WorkerUpstream,
@@ -168,21 +192,27 @@ fn is_stale_connection(setback: Setback) -> bool {
     matches!(setback, Setback::Failed(Failure::UpstreamReset | Failure::UpstreamClosed, progress) if progress.is_stale)
 }
 
-/// Excludes the failed server from further attempts, unless there is no other.
+/// Excludes the failed server from further attempts, unless there is no other. The last attempt goes to the next
+/// priority if this server could not be reached and another failed, too: more may be gone than there are attempts.
 #[cold]
 pub(crate) fn leave_aside(
-    upstream: &WorkerUpstream,
+    attempts: &Attempts<'_>,
     choice: &Choice<'_>,
     tried: &mut Vec<usize>,
     index: usize,
     failure: Failure,
     progress: AttemptProgress,
 ) {
+    let upstream = attempts.upstream;
     // RFC 9113 §8.7: a server that refused a stream may accept the next one.
     if progress.is_untouched && !upstream.has_another(index, tried) {
         return;
     }
     tried.push(index);
+    let is_last = tried.len() > 1 && !attempts.may_go_on();
+    if is_last && failure.is_of_connecting() && upstream.has_backup(index, tried) {
+        tried.extend(upstream.others_of_priority(index));
+    }
     // Another handshake would fail again, and a port does not become free sooner.
     let is_final = failure.is_of_handshake() || failure == Failure::OutOfPorts;
     if !is_final && !choice.has_untried(tried, Room::OrNot) {

@@ -17,13 +17,13 @@ pub(crate) async fn to_peer(
     patience: Ticks,
 ) -> Result<Reply, Failure> {
     let ctx = exchange.ctx;
-    let upstream = &ctx.snapshot.upstreams[routed.upstream];
+    let upstream = &ctx.snapshot.upstreams[routed.upstream.get()];
     let Some(picked) = upstream.begin(server, false, ctx.worker.coarse_time()) else {
         return Err(Failure::UpstreamFull);
     };
     upload::begin(ctx, routed, &mut exchange.memory.request, false);
-    exchange.state.record.upstream = Some(routed.upstream);
-    exchange.state.record.attempt_began(routed.upstream, server, picked.since);
+    exchange.state.record.upstream = Some(routed.upstream.get());
+    exchange.state.record.attempt_began(routed.upstream.get(), server, picked.since);
     let began = ctx.worker.deadlines.now();
     let attempt = Attempt {
         ctx,

@@ -97,6 +97,7 @@ pub(crate) fn verify(
                 user: identity.user().to_owned(),
                 request_lines: identity.lines().to_vec(),
                 response_lines: Vec::new(),
+                claims: identity.claims().clone(),
             });
             tokens.keep(digest, keys, identity.until_s(), &bearer);
             TokenOutcome::Verified(bearer)

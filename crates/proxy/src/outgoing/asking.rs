@@ -108,7 +108,7 @@ pub(crate) fn drops_authorization(routed: &RoutedRequest, policies: &RoutePolici
         Some(tokens) => !tokens.tells_server() && (tokens.is_bearer() || authentication.password().is_some()),
         None => authentication.password().is_some(),
     };
-    is_ours && routed.may_be_stored() && !policies.settings.request_headers.has_user()
+    is_ours && routed.may_be_stored() && !policies.settings.request_headers.tells_user()
 }
 
 /// Whether the server learns the user from a token or an authentication server. Then its response is stored only under
@@ -117,12 +117,12 @@ pub(crate) fn drops_authorization(routed: &RoutedRequest, policies: &RoutePolici
 pub(crate) fn tells_user(policies: &RoutePolicies) -> bool {
     let Some(authentication) = &policies.authentication else { return false };
     let by_token =
-        |tokens: &Arc<Tokens>| tokens.tells_server() || policies.settings.request_headers.has_user();
+        |tokens: &Arc<Tokens>| tokens.tells_server() || policies.settings.request_headers.tells_user();
     let by_server = |auth: &Arc<ForwardAuth>| {
         let config::ForwardAuth { copy_headers, user_header, .. } = &auth.settings;
-        !copy_headers.is_empty() || (user_header.is_some() && policies.settings.request_headers.has_user())
+        !copy_headers.is_empty() || (user_header.is_some() && policies.settings.request_headers.tells_user())
     };
-    let by_bot = || authentication.bots().is_some() && policies.settings.request_headers.has_user();
+    let by_bot = || authentication.bots().is_some() && policies.settings.request_headers.tells_user();
     authentication.tokens().is_some_and(by_token)
         || authentication.server().is_some_and(by_server)
         || by_bot()

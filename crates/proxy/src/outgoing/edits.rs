@@ -4,12 +4,14 @@ use std::cell::Cell;
 use std::net::IpAddr;
 
 use config::HostHeader;
-use http1::{RequestRewrite, RequestTarget, ResponseRewrite, Via, host_without_port};
-use route::{Captures, Cors, HeaderEdits, LocationRewrite, Present, SignIn, VariableValues};
+use http1::{BodyFraming, RequestRewrite, RequestTarget, ResponseRewrite, Via, host_without_port};
+use route::{ActiveEdits, Captures, Cors, HeaderEdits, LocationRewrite, Present, SignIn, VariableValues};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, Texts};
+use crate::context::later::{self, ExchangeConditions, KnownResponse};
 use crate::context::plan::RoutePolicies;
+use crate::context::request_values::RequestValues;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields};
 use crate::failure::Failure;
@@ -24,11 +26,26 @@ pub(crate) struct PolicySubject {
     pub(crate) client: IpAddr,
     /// Index of the authenticated user.
     pub(crate) user: Option<usize>,
+    /// The framing of the request's body.
+    pub(crate) framing: BodyFraming,
 }
 
 impl PolicySubject {
     pub(crate) fn from_routed(routed: &RoutedRequest) -> Self {
-        Self { route: routed.route, target: routed.target, client: routed.client, user: routed.user }
+        let &RoutedRequest { route, target, client, user, framing, .. } = routed;
+        Self { route, target, client, user, framing }
+    }
+
+    /// The values of the request, for its templates; `None` if the route has none.
+    #[inline]
+    pub(crate) fn values<'a>(
+        &self,
+        ctx: &'a ExchangeContext<'a>,
+        policies: &RoutePolicies,
+        request: &'a CurrentRequest,
+    ) -> Option<RequestValues<'a>> {
+        let values = || RequestValues::new(ctx, (self.target, self.framing), self.client, request);
+        if policies.has_values { Some(values()) } else { None }
     }
 }
 
@@ -42,6 +59,8 @@ pub(crate) fn write_request(
     rewrite: RequestRewrite<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Failure> {
+    let edits = &policies.settings.request_headers;
+    let active = request_edits(ctx, policies, routed, server, request);
     // Taken out, because the request is borrowed below.
     let mut texts = std::mem::take(&mut request.texts);
     let mut host_text = std::mem::take(&mut texts.host);
@@ -49,16 +68,17 @@ pub(crate) fn write_request(
     let kept_target = kept_target(routed, &texts);
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let edits = &policies.settings.request_headers;
     let host_has_groups = policies.settings.rewrite.host.as_ref().is_some_and(route::HostRewrite::has_groups);
     let has_groups = edits.has_groups() || host_has_groups;
     // Matching the path costs a search, so only templates with groups cause it.
     let captures = captures(policies, has_groups, routed.target.path.for_bytes(bytes));
+    let subject = PolicySubject::from_routed(routed);
+    let computed = subject.values(ctx, policies, request);
     let values = VariableValues {
-        upstream: &ctx.snapshot.plan.upstreams[routed.upstream].config.name,
+        upstream: &ctx.snapshot.plan.upstreams[routed.upstream.get()].config.name,
         server,
         captures: captures.as_ref(),
-        ..facts(ctx, policies, &PolicySubject::from_routed(routed), request, &fields, &texts)
+        ..facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &texts)
     };
     let values = with_kept_query(values, kept_target);
     host_text.clear();
@@ -71,7 +91,7 @@ pub(crate) fn write_request(
     };
     let outcome = filled.map(|host| {
         let own_lines = texts.vouched.as_ref().map_or(&b""[..], |vouched| &vouched.request_lines);
-        let edited = Edited::new(edits, own_lines, values);
+        let edited = Edited::new((edits, active), own_lines, values);
         let edits = (!edits.is_empty() || !own_lines.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(routed, policies);
         let drops_cookie = policies.tokens().and_then(|tokens| tokens.removed_cookie());
@@ -92,6 +112,38 @@ pub(crate) fn write_request(
     texts.host = host_text;
     request.texts = texts;
     outcome
+}
+
+/// Returns the edits of a request that apply; called before its texts are taken out.
+fn request_edits(
+    ctx: &ExchangeContext<'_>,
+    policies: &RoutePolicies,
+    routed: &RoutedRequest,
+    server: &str,
+    request: &CurrentRequest,
+) -> ActiveEdits {
+    let edits = &policies.settings.request_headers;
+    if !edits.has_conditions() {
+        return ActiveEdits::FIRST;
+    }
+    let conditions = ExchangeConditions::new(ctx, routed, request).forwarded(server);
+    edits.active(|when| conditions.hold(when))
+}
+
+/// Returns the edits of a response that apply.
+fn response_edits(
+    ctx: &ExchangeContext<'_>,
+    policies: &RoutePolicies,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    response: KnownResponse<'_>,
+) -> ActiveEdits {
+    let edits = &policies.settings.response_headers;
+    if !edits.has_conditions() {
+        return ActiveEdits::FIRST;
+    }
+    let conditions = ExchangeConditions::new(ctx, routed, request).answered(response);
+    edits.active(|when| conditions.hold(when))
 }
 
 pub(crate) fn via(settings: &config::Via) -> Via<'_> {
@@ -122,15 +174,20 @@ pub(crate) fn write_response(
 ) {
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let upstream = &ctx.snapshot.plan.upstreams[routed.upstream].config;
+    let upstream = &ctx.snapshot.plan.upstreams[routed.upstream.get()].config;
     let headers = &policies.settings.response_headers;
+    let (status, head) = (response.head.start.status, &response.buffer.filled()[..response.head.len]);
+    let active =
+        response_edits(ctx, policies, routed, request, KnownResponse { status, head, size: None, server });
     let captures = captures(policies, headers.has_groups(), routed.target.path.for_bytes(bytes));
+    let subject = PolicySubject::from_routed(routed);
+    let computed = subject.values(ctx, policies, request);
     let values = VariableValues {
         upstream: &upstream.name,
         server,
-        status: Some(response.head.start.status),
+        status: Some(status),
         captures: captures.as_ref(),
-        ..facts(ctx, policies, &PolicySubject::from_routed(routed), request, &fields, &request.texts)
+        ..facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &request.texts)
     };
     let authority = routed.target.authority.for_bytes(bytes);
     // Servers make URLs from the Host that they were sent, which may not be the client's.
@@ -145,7 +202,7 @@ pub(crate) fn write_response(
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
     // A closure, because only a rewritten Location needs this search.
     let has_tls = || {
-        let mut all = ctx.snapshot.plan.upstreams[routed.upstream].servers.iter();
+        let mut all = ctx.snapshot.plan.upstreams[routed.upstream.get()].servers.iter();
         all.any(|known| known.authority == server && known.tls.is_some())
     };
     let location = policies.settings.location.then(|| LocationRewrite {
@@ -158,11 +215,7 @@ pub(crate) fn write_response(
     });
     let cookies = policies.settings.cookies.as_deref();
     let response_edits = Some((location, cookies));
-    let source = if server.is_empty() {
-        StatusSource::Proxy
-    } else {
-        StatusSource::Server(response.head.start.status)
-    };
+    let source = if server.is_empty() { StatusSource::Proxy } else { StatusSource::Server(status) };
     let edited = Edited {
         split_cookie: &request.texts.split_cookie,
         rate_limit: &request.texts.rate_limit,
@@ -171,7 +224,7 @@ pub(crate) fn write_response(
         besides: rewrite.edits,
         cors: cors_fields(policies, false),
         proxy_status: proxy_status(policies, source),
-        ..Edited::new(headers, response_lines(request), values)
+        ..Edited::new((headers, active), response_lines(request), values)
     };
     let rewrite = ResponseRewrite {
         edits: Some(&edited),
@@ -220,15 +273,27 @@ pub(crate) fn edit_own(
     if headers.is_empty() && !has_lines && cors.is_none() && proxy_status.is_none() {
         return;
     }
+    let active = if headers.has_conditions() {
+        let PolicySubject { route, target, client, user, framing } = *subject;
+        let known =
+            RoutedRequest { route, target, client, user, framing, ..RoutedRequest::new(ctx, &request.head) };
+        let routed = later::routed_again(ctx, request, known);
+        let known = KnownResponse { status, head: out, size: None, server: "" };
+        response_edits(ctx, policies, &routed, request, known)
+    } else {
+        ActiveEdits::FIRST
+    };
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
     let captures = captures(policies, headers.has_groups(), subject.target.path.for_bytes(bytes));
+    let computed = subject.values(ctx, policies, request);
     let values = VariableValues {
         status: Some(status),
         captures: captures.as_ref(),
-        ..facts(ctx, policies, subject, request, &fields, &request.texts)
+        ..facts(ctx, policies, subject, request, (&fields, computed.as_ref()), &request.texts)
     };
-    let edited = Edited { cors, proxy_status, rate_limit, ..Edited::new(headers, own_lines, values) };
+    let edited =
+        Edited { cors, proxy_status, rate_limit, ..Edited::new((headers, active), own_lines, values) };
     http1::edit_lines(out, start, &edited);
 }
 
@@ -243,11 +308,15 @@ pub(crate) fn facts<'a>(
     policies: &'a RoutePolicies,
     subject: &PolicySubject,
     request: &'a CurrentRequest,
-    fields: &'a RequestFields<'a>,
+    (fields, values): (&'a RequestFields<'a>, Option<&'a RequestValues<'a>>),
     texts: &'a Texts,
 ) -> VariableValues<'a, RequestFields<'a>> {
     let bytes = request.head_bytes();
     let seen = seen::request(ctx, &subject.target, bytes, subject.client, fields, &request.head);
+    let seen = match values {
+        Some(conditions) => route::RequestParts { conditions, ..seen },
+        None => seen,
+    };
     VariableValues {
         // IDs are only made for routes whose templates use them.
         request_id: if policies.names_request { &texts.id } else { b"" },
@@ -274,7 +343,8 @@ pub(crate) fn sign_in(
     let Some(policies) = ctx.snapshot.plan.routes[subject.route].policies.as_deref() else { return Ok(()) };
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let values = facts(ctx, policies, subject, request, &fields, &request.texts);
+    let computed = subject.values(ctx, policies, request);
+    let values = facts(ctx, policies, subject, request, (&fields, computed.as_ref()), &request.texts);
     let url = seen::url(ctx, &request.head, bytes, &subject.target);
     page.location(&values, &url, out).map_err(|_| Failure::BadHost)
 }
@@ -298,6 +368,8 @@ fn captures(policies: &RoutePolicies, has_groups: bool, path: &[u8]) -> Option<C
 /// The edits of one message, for the writer of heads in `http1`.
 struct Edited<'a> {
     headers: &'a HeaderEdits,
+    /// The edits whose conditions hold.
+    active: ActiveEdits,
     /// Fields with a default that were seen so far.
     present: Cell<Present>,
     /// Lines from authentication, each with CRLF.
@@ -363,12 +435,13 @@ enum Mapped {
 impl<'a> Edited<'a> {
     /// The edits of every message: those of the route, and lines of the authentication's.
     fn new(
-        headers: &'a HeaderEdits,
+        (headers, active): (&'a HeaderEdits, ActiveEdits),
         own_lines: &'a [u8],
         values: VariableValues<'a, RequestFields<'a>>,
     ) -> Self {
         Self {
             headers,
+            active,
             present: Cell::default(),
             own_lines,
             split_cookie: b"",
@@ -458,7 +531,7 @@ impl http1::Edits for Edited<'_> {
     }
 
     fn removes(&self, name: &[u8]) -> bool {
-        let is_removed = self.headers.remove(name)
+        let is_removed = self.headers.remove(name, self.active)
             || self.besides.is_some_and(|besides| besides.removes(name))
             || (self.cors.is_some() && Cors::replaces(name));
         // A removed field counts as missing, so that its default is written.
@@ -484,7 +557,7 @@ impl http1::Edits for Edited<'_> {
         out.extend_from_slice(self.own_lines);
         out.extend_from_slice(self.split_cookie);
         out.extend_from_slice(self.rate_limit);
-        self.headers.write(&self.values, self.present.get(), out);
+        self.headers.write(&self.values, self.present.get(), self.active, out);
         if let Some(cors) = &self.cors {
             cors.write(self.values.request.fields, out);
         }

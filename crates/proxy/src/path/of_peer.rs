@@ -3,9 +3,11 @@
 //!
 //! The instance that the client has asked applies the route's policies and edits the response.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use ::cache::{PEER_FIELD, PeerRequest};
+use expression::ValueMemory;
 use http1::{ConnectionOptions, RequestTarget};
 
 use super::{framed, name_request};
@@ -34,9 +36,10 @@ pub(crate) async fn serve(
     snapshot: &Rc<Snapshot>,
     client: &mut FrontConnection,
     memory: &mut SlotMemory,
+    values: &ValueMemory,
 ) -> AfterExchange {
     client.peer = Some(introduce(snapshot, client, &mut memory.request));
-    let ctx = &ExchangeContext::new(worker, snapshot, client);
+    let ctx = &ExchangeContext::new(worker, snapshot, client, values);
     if matches!(ctx.client.peer, Some(Introduction::Way { .. })) {
         worker.counters.cache_peer_served.increment();
     }
@@ -103,11 +106,11 @@ async fn run(
     cache::prepare(ctx, &routed, request);
     if let Some(policies) = routed.policies(ctx) {
         // The route needs no server here, so the two configurations differ: this instance declines.
-        if gate::act(ctx, policies, &mut routed, request, &mut response.out)?.is_some() {
+        if gate::act(ctx, policies, &mut routed, request, response)?.is_some() {
             return Err(Failure::Misdirected);
         }
         // The other instance has already drawn the side of a split.
-        routed.upstream = upstream;
+        routed.upstream.set(upstream);
     }
     let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
     match cache::look(ctx, &routed, &exchange.memory.request)? {
@@ -140,7 +143,7 @@ fn admit(
         connection: ConnectionOptions::from_head(head, bytes).map_err(|_| Failure::BadFraming)?,
         client: seen::client(ctx, head, bytes),
         route,
-        upstream,
+        upstream: Cell::new(upstream),
         has_policies: settings.policies.is_some(),
         is_cached: settings.is_cached,
         purpose: Purpose::Peer,

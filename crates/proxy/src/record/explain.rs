@@ -9,8 +9,10 @@ use http1::{BodyFraming, ConnectionOptions, Method, RequestHead, RequestTarget};
 
 use crate::body::pump::{Pump, PumpSource};
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, SlotMemory};
+use crate::context::recent_errors::FailedExchange;
 use crate::context::routed::ExchangeContext;
 use crate::failure::{Failure, Party};
+use crate::record::{ExchangeRecord, Needs};
 
 pub(crate) use waits::{FailedRequest, over_connection};
 
@@ -18,9 +20,61 @@ pub(crate) use waits::{FailedRequest, over_connection};
 // RFC 9110 §15.2 sets no limit. Without one, a server could hold a request forever.
 pub(crate) const INTERIM_MAX: usize = 32;
 
+impl ExchangeRecord<'_> {
+    /// Adds details of a failure after those of earlier attempts. Only the log and traces show them.
+    #[cold]
+    pub(crate) fn explain(&mut self, memory: &mut SlotMemory, failure: Failure) {
+        if self.needs.has(Needs::DETAIL) || self.is_traced || self.note.is_some() {
+            self.explain_to_all(memory, failure);
+        }
+    }
+
+    /// Keeps the failure for operators who watch, if a server or the proxy is at fault. Called at the end of the request.
+    #[cold]
+    pub(super) fn keep_error(&self, failure: Failure) {
+        let facts = failure.facts();
+        let is_intended = failure.is_of_policy() || failure == Failure::FaultInjected;
+        if self.note.is_none() || facts.party == Party::Client || is_intended {
+            return;
+        }
+        let plan = &self.ctx.snapshot.plan;
+        let upstream = self.upstream.map(|upstream| &plan.upstreams[upstream]);
+        let server = self.server.map(|(upstream, server)| &plan.upstreams[upstream].servers[server]);
+        self.ctx.worker.watched.errors.note(&FailedExchange {
+            at: self.ctx.worker.wall_clock(),
+            route: self.route.map(|route| plan.routes[route].label.as_str()),
+            upstream: upstream.map(|upstream| upstream.config.name.as_str()),
+            server: server.map(|server| server.label.as_str()),
+            status: self.status,
+            cause: facts.word,
+            detail: self.detail.as_deref(),
+        });
+    }
+
+    /// Adds the details always, and returns those of this failure, for messages about its server.
+    #[cold]
+    pub(crate) fn explain_to_all(&mut self, memory: &mut SlotMemory, failure: Failure) -> Option<String> {
+        let known = FailedRequest {
+            route: self.route,
+            upstream: self.upstream,
+            server: self.server,
+            is_asked: self.upstream_bytes_sent > 0,
+            is_tunnel: self.status == 101,
+        };
+        let told = self::failure(self.ctx, memory, &known, failure)?;
+        self.detail = Some(match self.detail.take() {
+            // The last attempt's failure is also the request's.
+            Some(before) if before.ends_with(&told) => before,
+            Some(before) => format!("{before}; {told}").into(),
+            None => told.as_str().into(),
+        });
+        Some(told)
+    }
+}
+
 /// Explains a failure, as far as the rest of the message shows the reason.
 #[cold]
-pub(crate) fn failure(
+fn failure(
     ctx: &ExchangeContext<'_>,
     memory: &mut SlotMemory,
     known: &FailedRequest,

@@ -169,10 +169,11 @@ impl ExchangeRecord<'_> {
     }
 
     fn add_attempts(&self, builder: &mut Builder<'_>, trace: &Trace, clock: &SpanClock, memory: &SlotMemory) {
-        let Some((upstream, server)) = self.server else { return };
-        let upstream = &self.ctx.snapshot.plan.upstreams[upstream];
+        let last = self.server.or(self.ended_attempts.last().map(|last| (last.upstream, last.server)));
+        let Some((last_upstream, server)) = last else { return };
         let known = known_method(&memory.request);
-        let tell_server = |told: &mut Attributes<'_>, index: usize, number: u8| {
+        let tell_server = |told: &mut Attributes<'_>, upstream: usize, index: usize, number: u8| {
+            let upstream = &self.ctx.snapshot.plan.upstreams[upstream];
             told.word("http.request.method", known);
             told.word("vanward.upstream", &upstream.config.name);
             if let Some(server) = upstream.servers.get(index) {
@@ -186,7 +187,7 @@ impl ExchangeRecord<'_> {
             let interval = clock.interval(attempt.began, attempt.ended);
             let span_id = trace.attempt_id(number);
             builder.part(SpanKind::Client, known, span_id, interval, Some(attempt.failure), |told| {
-                tell_server(told, attempt.server, number);
+                tell_server(told, attempt.upstream, attempt.server, number);
                 told.word("error.type", attempt.failure.facts().word);
             });
         }
@@ -196,7 +197,7 @@ impl ExchangeRecord<'_> {
         let interval = clock.interval(began, self.upstream_ended.unwrap_or(clock.now));
         let span_id = trace.attempt_id(trace.attempts);
         builder.part(SpanKind::Client, known, span_id, interval, failure, |told| {
-            tell_server(told, server, trace.attempts);
+            tell_server(told, last_upstream, server, trace.attempts);
             if self.is_answered {
                 told.number("http.response.status_code", memory.response.head.start.status.into());
             }

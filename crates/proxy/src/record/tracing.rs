@@ -52,6 +52,7 @@ pub(crate) struct Interval {
 
 /// An attempt that was followed by another one.
 pub(crate) struct EndedAttempt {
+    pub(crate) upstream: usize,
     pub(crate) server: usize,
     pub(crate) failure: Failure,
     pub(crate) began: Instant,

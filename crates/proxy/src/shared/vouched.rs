@@ -1,5 +1,7 @@
 //! Findings of authentication about a client, besides its admission.
 
+use jwt::KeptClaims;
+
 /// The findings about a client, for the log, the server and the response. Kept with the texts of a request.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Vouched {
@@ -10,6 +12,8 @@ pub(crate) struct Vouched {
     pub(crate) request_lines: Vec<u8>,
     /// Field lines for the response, each with CRLF.
     pub(crate) response_lines: Vec<u8>,
+    /// Claims of a verified token, for conditions.
+    pub(crate) claims: KeptClaims,
 }
 
 impl Vouched {
@@ -20,5 +24,8 @@ impl Vouched {
         }
         self.request_lines.extend_from_slice(&other.request_lines);
         self.response_lines.extend_from_slice(&other.response_lines);
+        if !other.claims.is_empty() {
+            self.claims.clone_from(&other.claims);
+        }
     }
 }

@@ -13,9 +13,9 @@ use tokio::sync::oneshot::Receiver;
 
 use crate::body::tee::{Copied, Tee};
 use crate::context::exchange_slot::CurrentRequest;
+use crate::context::later;
 use crate::context::plan::{Mirror, MirrorPlace};
 use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
-use crate::context::seen;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
 use crate::exchange::Exchange;
@@ -32,7 +32,7 @@ pub(crate) fn mirror(
     routed: &RoutedRequest,
     request: &mut CurrentRequest,
 ) {
-    let is_for = seen::holds(ctx, routed, &request.head, request.head_bytes(), mirror.when.as_deref());
+    let is_for = later::holds(ctx, routed, request, mirror.when.as_deref());
     if !is_for || !mirror.is_next() {
         return;
     }

@@ -60,7 +60,7 @@ impl SharedConnection {
                 }
                 let key = connection.engine().open();
                 let scheme = match scheme {
-                    Scheme::Http | Scheme::Tcp => http2::WireScheme::Http,
+                    Scheme::Http | Scheme::Tcp | Scheme::Fcgi => http2::WireScheme::Http,
                     Scheme::Https => http2::WireScheme::Https,
                 };
                 let stream = h2_stream::H2Stream::new(connection.clone(), key, scheme);

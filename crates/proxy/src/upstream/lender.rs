@@ -11,6 +11,7 @@ use crate::context::plan::Plan;
 use crate::upstream::PinnedConnection;
 use transport::alarm::Alarms;
 use transport::deadline::{Deadline, Deadlines};
+use transport::fastcgi_connection::FastcgiMemory;
 use transport::h2_connection;
 use transport::quic_client::QuicClients;
 use transport::tls::Records;
@@ -23,6 +24,9 @@ pub(crate) trait Lender: 'static {
 
     /// Buffers for TLS records.
     fn records(&self) -> &Rc<Records>;
+
+    /// Buffers for FastCGI records.
+    fn applications(&self) -> &Rc<FastcgiMemory>;
 
     /// Buffers for HTTP/2 frames.
     fn frames(&self) -> &Rc<h2_connection::Stock>;

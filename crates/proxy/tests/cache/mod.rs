@@ -14,6 +14,8 @@ mod parts;
 mod stale;
 /// Responses that their server has withdrawn.
 mod withdrawn;
+/// Lifetimes by condition.
+mod lifetimes;
 /// Each response is judged separately.
 mod judged;
 /// Parts of requests that are kept from servers.

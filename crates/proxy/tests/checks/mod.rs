@@ -15,5 +15,7 @@ mod expectations;
 mod reloads;
 /// External commands.
 mod commands;
+/// Servers of later priorities.
+mod backups;
 /// Ejection of outliers.
 mod ejection;

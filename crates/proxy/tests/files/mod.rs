@@ -4,6 +4,8 @@
 mod scene;
 /// Look-up of files, and their responses.
 mod answered;
+/// Folders that a value names.
+mod folders;
 /// Path traversal and hidden files.
 mod hidden;
 /// Preconditions and ranges.
@@ -14,3 +16,7 @@ mod coded;
 mod limited;
 /// Files that change, even while they are sent.
 mod changed;
+/// Files first, else a server.
+mod otherwise;
+/// Files that a server names.
+mod ordered;

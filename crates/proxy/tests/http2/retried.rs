@@ -229,7 +229,7 @@ fn check(row: &Row, count: usize, protocol: Protocol, is_client_http2: bool) {
                     scope.spawn(move || match protocol {
                         Protocol::Http1 => serve_http1(stream, deed),
                         Protocol::Http2 => serve_http2(stream, deed),
-                        Protocol::Http3 => unreachable!("no row asks for it"),
+                        Protocol::Http3 | Protocol::Fastcgi => unreachable!("no row asks for it"),
                     });
                 }
             });
@@ -270,7 +270,7 @@ fn a_server_that_nobody_listens_at_is_connected_to_again_or_another_is() {
                             match protocol {
                                 Protocol::Http1 => serve_http1(stream, || Answers),
                                 Protocol::Http2 => serve_http2(stream, || Answers),
-                                Protocol::Http3 => unreachable!("no row asks for it"),
+                                Protocol::Http3 | Protocol::Fastcgi => unreachable!("no row asks for it"),
                             }
                         });
                     }

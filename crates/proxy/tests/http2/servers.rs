@@ -7,6 +7,7 @@ use testkit::http2::frame::{
     headers, last_data, last_headers, ping, reset, settings,
 };
 use testkit::http2::{H2End, H2Ended};
+use testkit::ports;
 
 use super::scene::Scene;
 
@@ -138,6 +139,26 @@ fn what_a_leaving_server_has_not_seen_goes_elsewhere() {
     is_answered(&mut third);
     assert_eq!(scene.running.counters().upstream_retries, 1);
     assert_eq!(scene.failures(), []);
+}
+
+#[test]
+fn a_retry_goes_on_with_the_next_priority() {
+    let scene = Scene::with(Protocol::Http2, 2, |config| {
+        let [first, second] = config.upstreams[0].servers.as_mut_slice() else { panic!("there are two") };
+        (first.port, second.priority) = (ports::nobody().port(), 1);
+    });
+    let mut client = scene.client1().saying(GET);
+    let mut backup = H2End::server(scene.accept_stream(1), &[]);
+    for stream in [1, 3, 5, 7, 9, 11, 13] {
+        if stream > 1 {
+            client = scene.client1().saying(GET);
+        }
+        backup.whole(stream);
+        answer(&mut backup, stream);
+        is_answered(&mut client);
+    }
+    // Then the first server is ejected, with its priority.
+    assert_eq!(scene.running.counters().upstream_retries, 5);
 }
 
 #[test]

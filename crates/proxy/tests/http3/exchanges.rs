@@ -346,6 +346,30 @@ fn a_client_that_moves_goes_on() {
     assert_eq!(scene.running.counters().http3_connections, 1);
 }
 
+/// Conditions of options see the response to a request of HTTP/3.
+#[test]
+fn options_with_conditions_apply() {
+    let scene = Scene::with(
+        "[[route]]\nupstream = \"app\"\ndeny = { when = 'request.version == \"3\" && request.path == \"/no\"', status = 404 }\n\
+         request_headers = { when = 'request.version == \"3\"', set = { X-Version = \"3\" } }\n\
+         response_headers = { when = 'response.status == 201', set = { X-Made = \"yes\" } }\n\
+         compress = { min_size = 0, when = 'response.headers[\"x-code\"] == \"yes\"' }\n",
+    );
+    let client = scene.client();
+    assert!(client.asks("GET", "/no", "").response().0.starts_with(":status: 404\n"));
+    for (status, code, made, coded) in [("200 OK", "no", false, false), ("201 Created", "yes", true, true)] {
+        let mut stream = client.asks("GET", "/", "accept-encoding: gzip\n");
+        let mut server = scene.accept();
+        assert!(server.head().to_lowercase().contains("\r\nx-version: 3\r\n"));
+        server.sends(format!(
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain\r\nX-Code: {code}\r\nContent-Length: 2\r\n\r\nok"
+        ));
+        let (head, ..) = stream.response();
+        assert_eq!(head.contains("x-made: yes\n"), made, "{head}");
+        assert_eq!(head.contains("content-encoding: gzip\n"), coded, "{head}");
+    }
+}
+
 /// Facts of the connection reach the conditions of routes.
 #[test]
 fn a_condition_sees_version_and_tls_session() {

@@ -151,6 +151,22 @@ fn where_nobody_listens_another_server_is_asked() {
 }
 
 #[test]
+fn where_nobody_listens_the_next_priority_is_asked() {
+    let scene = Scene::with_backup(ports::nobody(), H3TestServer::new());
+    let mut client = scene.asks();
+    let backup = scene.accept();
+    for request in 0..7 {
+        if request > 0 {
+            client = scene.asks();
+        }
+        backup.answers("ok");
+        is_answered(&mut client, 200, "ok");
+    }
+    // Then the first server is ejected, with its priority.
+    assert_eq!(scene.running.counters().upstream_retries, 5);
+}
+
+#[test]
 fn where_nobody_listens_is_known_before_quic_asks_again() {
     // The client's retransmissions reach the server after a second.
     let tables = "timeouts.upstream_connect = \"500ms\"";

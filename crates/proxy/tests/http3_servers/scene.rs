@@ -6,7 +6,7 @@ use std::time::Instant;
 use control::Running;
 use testkit::http1::Http1Peer;
 use testkit::http3::{H3TestClient, H3TestServer, Served};
-use testkit::scene::read;
+use testkit::scene::{read, valid};
 use testkit::wait::PATIENCE;
 
 use super::relay::Relay;
@@ -40,6 +40,15 @@ impl Scene {
         let running =
             control::start(read(&text(&all, options, ""))).unwrap_or_else(|error| panic!("{error}"));
         Self { running, servers }
+    }
+
+    /// With a server at an address, and a test's server with the next priority.
+    pub(crate) fn with_backup(first: SocketAddr, backup: H3TestServer) -> Self {
+        let options = "tls = { verify = false }";
+        let mut config = read(&text(&[first, backup.address()], options, "")).into_settings();
+        config.upstreams[0].servers[1].priority = 1;
+        let running = control::start(valid(config)).unwrap_or_else(|error| panic!("{error}"));
+        Self { running, servers: vec![backup] }
     }
 
     /// With servers at these addresses only, and tables.

@@ -43,6 +43,28 @@ fn a_request_under_way_is_shown_with_what_it_waits_for() {
 }
 
 #[test]
+fn failed_requests_are_listed_with_route_server_and_cause() {
+    for spoken in BOTH {
+        let routes = ROUTES.replace("http://{0}", "http://127.0.0.1:1");
+        let scene =
+            Scene::new(&format!("{routes}[[route]]\npath = \"/fine\"\nrespond = {{ status = 503 }}\n"));
+        let mut client = scene.client(spoken);
+        assert_eq!(client.asks_for(&get("/fine")).status, 503);
+        assert!(told::<LiveStatus>(&scene, "/live").errors.is_empty(), "an answer of the file is no error");
+        (0..3).for_each(|_| assert_eq!(client.asks_for(&get("/?token=secret")).status, 502));
+        assert_soon("they are noted", || {
+            told::<LiveStatus>(&scene, "/live").errors.iter().map(|error| error.count).sum::<u64>() == 3
+        });
+        let live: LiveStatus = told(&scene, "/live");
+        let [error] = &live.errors[..] else { panic!("alike ones are one: {live:?}") };
+        assert_eq!((error.route.as_deref(), error.server.as_deref()), (Some("shop"), Some("127.0.0.1:1")));
+        assert_eq!((error.status, error.cause.as_str()), (502, "upstream-refused"));
+        assert!(error.detail.as_deref().is_some_and(|detail| detail.contains("refused")), "{error:?}");
+        assert!(error.at_seconds > 1.7e9, "{error:?}");
+    }
+}
+
+#[test]
 fn clients_are_counted_from_the_first_question_on() {
     let scene = Scene::new("admin = \"{dir}/admin\"\n[[route]]\nrespond = { status = 200 }\n");
     let mut clients: Vec<_> = BOTH.into_iter().map(|spoken| scene.client(spoken)).collect();

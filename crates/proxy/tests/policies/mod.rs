@@ -6,6 +6,8 @@
 mod truth;
 /// The choice of a route.
 mod matched;
+/// Maps in conditions, and changes of them.
+mod mapped;
 /// Admission by network, rate, and password.
 mod asked;
 /// Tokens.
@@ -18,6 +20,8 @@ mod changed;
 mod logged;
 /// Responses without a server.
 mod answered;
+/// Another upstream's answer in place of an error.
+mod fallbacks;
 /// The choice of a server.
 mod fleet;
 /// Request buffering.
@@ -32,5 +36,11 @@ mod maintenance;
 mod splits;
 /// Sets of header edits, and defaults.
 mod headers;
+/// Options with conditions.
+mod conditions;
+/// Values.
+mod values;
 /// Very many routes.
 mod many;
+
+pub(crate) use asked::USERS;

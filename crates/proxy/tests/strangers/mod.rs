@@ -1,5 +1,5 @@
-//! Clients and servers of other projects: curl, Chromium and HAProxy in front, nginx behind, Redis beside. Tests are
-//! skipped if a program is not installed, except in CI, where all are required.
+//! Clients and servers of other projects: curl, Chromium and HAProxy in front, nginx and php-fpm behind, Redis beside.
+//! Tests are skipped if a program is not installed, except in CI, where all are required.
 
 /// Look-up of installed programs.
 mod installed;
@@ -29,3 +29,5 @@ mod edge;
 mod files;
 /// Sessions that instances share through Redis.
 mod redis;
+/// An application behind FastCGI.
+mod php_fpm;

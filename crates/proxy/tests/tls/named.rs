@@ -28,7 +28,8 @@ fn by_name(config: &mut Settings, authority: &TestAuthority, rules: &[(&str, Cli
 
 fn answers(config: &mut Settings) {
     let response = FixedResponse::new(204, "text/plain", "").expect("is a response");
-    config.routes[0].action = Action::Respond(Respond { response: Arc::new(response), file: None });
+    config.routes[0].action =
+        Action::Respond(Respond { response: Arc::new(response), body: None, file: None });
 }
 
 fn connects(scene: &Scene, config: &Arc<ClientConfig>, name: &str) -> TlsEnd {

@@ -2,6 +2,9 @@
 
 use std::hash::Hasher;
 use std::net::IpAddr;
+use std::sync::Arc;
+
+use expression::Expression;
 
 use crate::form::FormReading;
 use crate::network::network_of;
@@ -32,6 +35,8 @@ pub enum RateKeyPart {
     Listener,
     /// The authenticated user.
     User,
+    /// A named expression. All requests without a value are counted together.
+    Value(Arc<Expression>),
 }
 
 impl RateKey {
@@ -90,6 +95,16 @@ impl RateKeyPart {
             }
             Self::Listener => hasher.write_usize(request.listener),
             Self::User => put(Some(user.as_bytes()), hasher),
+            Self::Value(value) => {
+                let mut is_absent = true;
+                request.conditions.value(value, request.path, &mut |text| {
+                    is_absent = false;
+                    put(Some(text), hasher);
+                });
+                if is_absent {
+                    put(None, hasher);
+                }
+            }
         }
     }
 }

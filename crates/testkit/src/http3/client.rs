@@ -82,7 +82,8 @@ impl H3TestClient {
 
     pub fn unidirectional(&self, bytes: &[u8]) -> SendStream {
         let mut stream = wait(&self.runtime, "a stream", self.quic.open_uni()).expect("a stream");
-        wait(&self.runtime, "a write", stream.write_all(bytes)).expect("it takes it");
+        // The proxy may close the connection because of the first bytes, before it has the others.
+        let _ = wait(&self.runtime, "a write", stream.write_all(bytes));
         stream
     }
 

@@ -3,6 +3,7 @@
 //! It reads the certificates of the file, and checks that its directories and host names exist. It starts nothing and
 //! opens no port: a valid file can still use an occupied port.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -186,15 +187,46 @@ pub(super) fn problems(config: &Settings) -> Vec<(Owner, CertificateProblem)> {
     all.flat_map(|(owner, problems)| problems.into_iter().map(move |problem| (owner, problem))).collect()
 }
 
-/// Formats each mistake and warning with its place and the line of the file.
+/// Formats mistakes and warnings with the place and the line of the file; repeated ones once, with all places.
 pub(super) fn remarks(reading: &Reading) -> String {
-    let mistakes = reading.mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown()));
-    mistakes.chain(reading.warnings.iter().map(warning)).collect()
+    let mistakes = repeated(&reading.mistakes).into_iter().map(|alike| remark("", &alike));
+    let warnings = repeated(&reading.warnings).into_iter().map(|alike| remark("warning: ", &alike));
+    mistakes.chain(warnings).collect()
 }
 
-fn warning(warning: &Mistake) -> String {
-    let Mistake { file, line, column, .. } = warning;
-    format!("{file}:{line}:{column}: warning: {}\n{}", warning.sentence(), warning.shown())
+/// Groups mistakes with one sentence, in the order of the first of each.
+fn repeated(mistakes: &[Mistake]) -> Vec<Vec<&Mistake>> {
+    let mut groups: Vec<Vec<&Mistake>> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for mistake in mistakes {
+        let group = *known.entry(mistake.sentence()).or_insert(groups.len());
+        match groups.get_mut(group) {
+            Some(alike) => alike.push(mistake),
+            None => groups.push(vec![mistake]),
+        }
+    }
+    groups
+}
+
+/// The places that a message lists besides the first.
+const PLACES_MAX: usize = 20;
+
+fn remark(kind: &str, alike: &[&Mistake]) -> String {
+    let [first, others @ ..] = alike else { return String::new() };
+    let Mistake { file, line, column, .. } = first;
+    let mut text = format!("{file}:{line}:{column}: {kind}{}\n{}", first.sentence(), first.shown());
+    if !others.is_empty() {
+        let place = |other: &&Mistake| match other.file == *file {
+            true => format!("{}:{}", other.line, other.column),
+            false => format!("{}:{}:{}", other.file, other.line, other.column),
+        };
+        let mut places: Vec<String> = others.iter().take(PLACES_MAX).map(place).collect();
+        if let Some(more) = others.len().checked_sub(PLACES_MAX).filter(|more| *more > 0) {
+            places.push(format!("{more} more"));
+        }
+        text += &format!("      = {} places: also at {}\n", alike.len(), places.join(", "));
+    }
+    text
 }
 
 fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
@@ -254,6 +286,28 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
     }
 
     #[test]
+    fn a_repeated_mistake_is_one_message_with_all_places() {
+        let routes = |count: usize| "[[route]]\nupstream = \"app\"\npaht = \"/\"\n".repeat(count);
+        let text = |count| {
+            format!("{VALID}{}", routes(count)).replace(
+                "[upstream.app]\nservers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]\n",
+                "",
+            ) + "[upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n"
+        };
+        let remarks = check_text(&text(3), CheckForm::Summary).remarks;
+        let unknown: Vec<&str> = remarks.lines().filter(|line| line.contains("paht")).collect();
+        assert_eq!(unknown.len(), 2, "the message and the line: {remarks}");
+        assert!(remarks.contains("      = 3 places: also at 10:1, 13:1\n"), "{remarks}");
+        let remarks = check_text(&text(30), CheckForm::Summary).remarks;
+        assert!(
+            remarks.contains("= 30 places: also at 10:1, ") && remarks.contains(", 9 more\n"),
+            "{remarks}"
+        );
+        let json = check_text(&text(3), CheckForm::Json).output;
+        assert_eq!(json.matches("paht").count(), 3, "programs get each: {json}");
+    }
+
+    #[test]
     fn a_valid_file_is_summed_up() {
         let output = "f.toml: valid: 1 listener, 1 route, 1 upstream, 2 servers\n".to_owned();
         assert_eq!(
@@ -276,7 +330,7 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
 f.toml:4:12: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app
     4 | upstream = \"ap\"
       |            ^^^^
-f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host…
+f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, values, listener, host…
     5 | hots = \"a\"
       | ^^^^
 ";
@@ -319,11 +373,12 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "f.toml:7:14: ca: /dev/null: it has no certificate; {pem}\n\
              f.toml:10:16: cert: /nowhere/a.pem: it can't be read: {missing}\n\
              f.toml:10:40: key: /dev/null: it has no private key; expected a private key in PEM: \
-             -----BEGIN PRIVATE KEY-----\n\
-             f.toml:13:77: ca: /dev/null: it has no certificate; {pem}\n"
+             -----BEGIN PRIVATE KEY-----\n"
         );
         let expected = CheckOutput { output: String::new(), remarks, code: 78 };
-        assert_eq!(without_excerpts(answer(&reading, "f.toml", CheckForm::Summary)), expected);
+        let output = answer(&reading, "f.toml", CheckForm::Summary);
+        assert!(output.remarks.contains("      = 2 places: also at 13:77\n"), "{}", output.remarks);
+        assert_eq!(without_excerpts(output), expected);
         let unusable = with_files(config::examine(&text, "f.toml"), |problem| !problem.is_usable());
         assert_eq!(unusable.mistakes, reading.mistakes);
         let none = with_files(config::examine(&text, "f.toml"), |_| false);
@@ -344,7 +399,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "line": 2,
             "column": 1,
             "message": "unknown key \"adress\" in [[listen]]",
-            "expected": "address, name, proxy_protocol, tcp, passthrough, tls, redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or datagram_upload_rate",
+            "expected": "address, name, values, proxy_protocol, tcp, passthrough, tls, redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or datagram_upload_rate",
             "nearest": "address",
             "hint": null,
         }]);

@@ -61,7 +61,7 @@ fn missing(need: &Need) -> Option<Wrong> {
         Needed::OwnFolder(folder) => own_folder(folder),
         Needed::Authorities(file) => {
             let problem = tls::check_authorities(file).err()?;
-            Some((format!("{}: {}", file.display(), problem.fault), problem.fault.expected()))
+            Some((format!("{}: {}", config::shown_path(file), problem.fault), problem.fault.expected()))
         }
         Needed::Secret(file, form) => secret(file, *form),
         // A build without Redis rejects it with the files, as `run` does.
@@ -72,7 +72,7 @@ fn missing(need: &Need) -> Option<Wrong> {
 fn folder_of(file: &Path) -> Option<Wrong> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        let what = format!("{}: the folder {} does not exist", file.display(), folder.display());
+        let what = format!("{}: the folder {} does not exist", file.display(), config::shown_path(folder));
         return Some((what, Some("an existing folder, or create it first")));
     }
     file.is_dir().then(|| (format!("{} is a folder", file.display()), Some("the name of a file in it")))
@@ -80,7 +80,7 @@ fn folder_of(file: &Path) -> Option<Wrong> {
 
 fn files_root(folder: &Path) -> Option<Wrong> {
     let expected = "the directory of the files; until it exists, requests get 404";
-    let shown = folder.display();
+    let shown = config::shown_path(folder);
     match fs::metadata(folder) {
         Ok(found) if found.is_dir() => None,
         Ok(_) => Some((format!("{shown} is not a directory"), Some(expected))),
@@ -91,7 +91,7 @@ fn files_root(folder: &Path) -> Option<Wrong> {
 /// Checks a folder that this user must be able to write or create.
 fn own_folder(folder: &Path) -> Option<Wrong> {
     const EXPECTED: Option<&str> = Some("a folder of the user of the process, with mode 0700");
-    let shown = folder.display();
+    let shown = config::shown_path(folder);
     let place = folder.ancestors().find_map(|place| match fs::metadata(place) {
         Ok(found) => Some(Ok((place, found))),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -142,7 +142,7 @@ fn secret(file: &Path, form: SecretForm) -> Option<Wrong> {
         SecretForm::Base64Url => (b"-_", "the key in base64url, as the authority shows it"),
         SecretForm::Token => (b"-_", "the token in its first line"),
     };
-    let wrong = |what: String| Some((format!("{}: {what}", file.display()), Some(expected)));
+    let wrong = |what: String| Some((format!("{}: {what}", config::shown_path(file)), Some(expected)));
     match fs::metadata(file) {
         Err(error) => return wrong(format!("it can't be read: {error}")),
         Ok(found) if !found.is_file() => return wrong("it is not a file".to_owned()),

@@ -77,6 +77,8 @@ pub(crate) mod faults;
 pub(crate) mod shape;
 /// `vanward maintenance`: takes routes of the running proxy out of service and back.
 pub(crate) mod maintenance;
+/// `vanward map`: shows and changes the maps of the running proxy.
+pub(crate) mod map;
 /// `vanward chaos`: runs TCP proxies with faults.
 pub(crate) mod chaos;
 /// `vanward origin`: runs the test server.
@@ -236,6 +238,11 @@ pub(crate) fn serve_with(
     let announce = |running: &::control::Running| {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
         message::info(&format!("listening on {}", addresses.join(", ")));
+        let served = running.served();
+        served.iter().take(SERVED_MAX).for_each(|line| message::info(line));
+        if let Some(more) = served.len().checked_sub(SERVED_MAX).filter(|more| *more > 0) {
+            message::info(&format!("{more} more listeners: see vanward status"));
+        }
         for alone in running.listeners().iter().filter(|address| address.is_ipv6_alone()) {
             let port = alone.port().unwrap_or_default();
             message::info(&format!("{alone} accepts only IPv6; *:{port} accepts IPv4 too"));
@@ -250,6 +257,9 @@ pub(crate) fn serve_with(
         Err(error) => not_run(&format!("cannot handle signals or write the PID file: {error}")),
     }
 }
+
+/// Listeners that the start describes, each in a line.
+const SERVED_MAX: usize = 20;
 
 /// Ports below 1024 need no root.
 const AS_ROOT: &str = "running as root: an attacker who breaks in owns the machine; run it as a separate user, with the capability \

@@ -24,7 +24,7 @@ use shape::{Delay, Fault, Occasion};
 pub(crate) struct ProxyArgs {
     /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` or `:8080` for both families. Port 0 lets
     /// the system choose. Can be repeated.
-    #[arg(long, value_name = "ADDR", required = true, value_parser = listen_address)]
+    #[arg(long, value_name = "ADDR", required = true)]
     from: Vec<ListenAddress>,
 
     /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`. If repeated, servers take turns.
@@ -171,14 +171,6 @@ pub(crate) fn run(arguments: &ProxyArgs) -> ExitCode {
             super::serve(config, Setup { inheritance, ..Setup::default() }, &arguments.operation)
         }
         Err(code) => code,
-    }
-}
-
-/// A parser for an address to listen on, in which the host may be left out.
-fn listen_address(text: &str) -> Result<ListenAddress, config::ValueError> {
-    match text.strip_prefix(':') {
-        Some(port) if !port.contains(':') => format!("*:{port}").parse(),
-        _ => text.parse(),
     }
 }
 

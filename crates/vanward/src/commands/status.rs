@@ -17,7 +17,7 @@ use api::status::StatusReport;
 use api::traffic::TrafficStatus;
 use clap::ValueEnum;
 
-pub(super) use servers::priority;
+pub(super) use servers::{last_error, priority};
 
 use super::reach::ProxySelection;
 use super::units::{bytes, count, milliseconds, percent, rate, time};
@@ -215,7 +215,7 @@ fn summary(page: &mut String, status: &StatusReport) {
     let listeners: Vec<String> = status
         .listeners
         .iter()
-        .map(|listener| format!("{}{}", listener.address, if listener.has_tls { " (TLS)" } else { "" }))
+        .map(|listener| format!("{} ({})", listener.url, listener.protocols.join(", ")))
         .collect();
     let _ = writeln!(page, "listening on {}", listeners.join(", "));
     let (connections, requests) =
@@ -262,6 +262,8 @@ mod tests {
             name: "front".to_owned(),
             address: address.to_owned(),
             has_tls,
+            url: format!("{}://{address}", if has_tls { "https" } else { "http" }),
+            protocols: ["HTTP/1.1", "HTTP/3"].map(str::to_owned)[..1 + usize::from(has_tls)].to_vec(),
         };
         let last_minute = RatesStatus {
             seconds: 61.2,
@@ -311,7 +313,7 @@ mod tests {
         };
         let expected = "\
 vanward 1.2.3, process 77, up 1 h 1 min, 2 workers, 1 reload
-listening on 127.0.0.1:8080, [::]:8443 (TLS)
+listening on http://127.0.0.1:8080 (HTTP/1.1), https://[::]:8443 (HTTP/1.1, HTTP/3)
 1 connection, 0 requests running; 12345 ended
 last 61 s: 50.0 requests/s, 1.00% with 4xx, 0% failed or 5xx; p50 1.25 ms, p90 3.00 ms, p99 20.0 ms; 1.20 kB/s in, 3.40 MB/s out
   failures: upstream-refused 12, bad-request 3

@@ -3,6 +3,8 @@
 
 /// Requests and responses.
 mod asked;
+/// Requests for the branches of single samples.
+mod branches;
 /// The origin behind both.
 mod origin;
 /// Starts peers.
@@ -110,7 +112,7 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     let mut vanward = Process::start_in(folder.path(), &["run", "--config", "vanward.toml"]);
     vanward.address();
     let mut unexplained = Vec::new();
-    for one in asks(&HOSTS) {
+    for one in asks(&HOSTS).into_iter().chain(branches::of_sample(sample)) {
         let pair = Pair { peer, ask: &one, theirs: ask(theirs, &one), mine: ask(mine, &one) };
         if pair.theirs != pair.mine && pair.reason().is_none() {
             let Pair { theirs, mine, .. } = &pair;

@@ -52,6 +52,8 @@ impl Peer {
                 "11-api-gateway.conf",
                 "12-redirects.conf",
                 "13-conditions.conf",
+                "14-files-else-server.conf",
+                "15-errors-elsewhere.conf",
             ],
             Self::Haproxy => &[
                 "01-reverse-proxy.cfg",
@@ -62,6 +64,11 @@ impl Peer {
                 "07-sessions-compression.cfg",
                 "09-gateway.cfg",
                 "10-tenants.cfg",
+                "11-combinations.cfg",
+                "12-scanners.cfg",
+                "13-networks.cfg",
+                "14-parameters.cfg",
+                "15-order.cfg",
             ],
             Self::Caddy => &[
                 "01-reverse-proxy.Caddyfile",
@@ -72,10 +79,21 @@ impl Peer {
                 "07-auth.Caddyfile",
                 "08-rewrites.Caddyfile",
                 "09-gateway.Caddyfile",
+                "10-expressions.Caddyfile",
+                "11-sets.Caddyfile",
+                "12-handles.Caddyfile",
+                "13-guards.Caddyfile",
             ],
-            Self::Varnish => {
-                &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl", "05-pass.vcl"]
-            }
+            Self::Varnish => &[
+                "01-site.vcl",
+                "02-directors.vcl",
+                "03-rules.vcl",
+                "04-default.vcl",
+                "05-pass.vcl",
+                "06-devices.vcl",
+                "07-access.vcl",
+                "08-cache.vcl",
+            ],
             Self::Squid => {
                 &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf", "04-rules.conf"]
             }
@@ -250,6 +268,8 @@ pub(crate) fn site(folder: &Path) {
         ("users", "staff:$apr1$abcdefgh$EG9uAbGbnMM.Yx7ANiMdB.\n"),
         ("staff.users", "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n"),
         ("caddy.users", "alice:$2y$04$IEJjY5w7BxcDd5Jx/mhcHO8MMuqxzXRjyF9GupYGsf4xR6T66xbZG\n"),
+        ("agents.lst", "# agents that are refused\nsqlmap\nnikto\nmasscan\n"),
+        ("blocked.lst", "127.0.0.0/16\n203.0.113.0/24\n"),
         ("logs/none", ""),
     ] {
         let path = folder.join(name);

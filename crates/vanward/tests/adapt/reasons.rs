@@ -86,6 +86,11 @@ const NGINX: &[Reason] = &[
     ("files are only read, also those that are not there", |pair| {
         pair.ask.method == "POST" && (pair.theirs.status, pair.mine.status) == (404, 405)
     }),
+    ("beside files, a server gets all methods but GET and HEAD, also where there is a file", |pair| {
+        !matches!(pair.ask.method, "GET" | "HEAD")
+            && pair.theirs.status == 405
+            && pair.mine.body.contains("host:")
+    }),
     ("redirects to a path have a path in Location", |pair| {
         let whole = pair.theirs.field("location").unwrap_or_default();
         let is_path = |path: &str| path.starts_with('/') && whole.ends_with(path);
@@ -109,6 +114,9 @@ const HAPROXY: &[Reason] = &[("HAProxy says that its own answers are not to be s
 const CADDY: &[Reason] = &[
     ("the case of paths counts", |pair| pair.path() == "/API/users"),
     ("a host with a dot at its end is the one without", |pair| pair.ask.host.ends_with('.')),
+    ("a placeholder has the values of all fields with its name, here any of them", |pair| {
+        pair.ask.fields.matches("X-Odd").count() > 1 && pair.mine.body == "odd"
+    }),
     ("files are only read", |pair| {
         !matches!(pair.ask.method, "GET" | "HEAD")
             && [200, 404].contains(&pair.theirs.status)

@@ -53,6 +53,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("http2", Layer::Pure),
     ("http3", Layer::Pure),
     ("expression", Layer::Pure),
+    ("maps", Layer::Pure),
     ("route", Layer::Pure),
     ("jwt", Layer::Pure),
     ("signatures", Layer::Pure),
@@ -109,7 +110,8 @@ impl Layer {
         };
         match self {
             Words | LabBase => false,
-            Adapting => other == Words,
+            // Translated conditions are compiled, so that the result is valid.
+            Adapting => matches!(other, Pure | Words),
             // Parsers of texts that people write name the nearest word.
             Pure => matches!(other, Pure | Words),
             World => other == Pure,

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::{CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, StatusTtl, TargetedField};
-use expression::Expression;
+use expression::{ExchangeStage, Expression};
 use ipnet::IpNet;
 
 use crate::document::reader::Reader;
 use crate::document::value_error::{ValueError, ValueFault};
-use crate::option::condition::ConditionKind;
 use crate::option::host::NETWORK_KIND;
 use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, Word};
+use crate::option::later_condition::LaterCondition;
 use crate::option::matching::{FieldName, is_token};
 use crate::option::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::option::range::{Count, UP_TO_A_YEAR, Unit, Wait};
 use crate::option::statuses::{status_range, written_range};
 use crate::option::table::{Element, Inline, Table, element, key, required};
 use crate::tables::cache::peers::{PEERS, PeersWritten};
-use crate::tables::cache::{CacheDisk, CacheStore};
+use crate::tables::cache::{CacheDisk, CacheRule, CacheStore};
 
 #[derive(Debug, Clone)]
 pub(crate) struct CacheWritten {
@@ -169,12 +169,47 @@ pub(crate) struct RouteCacheWritten {
     sort_query: bool,
     key_headers: Vec<Located<String>>,
     key_cookies: Vec<Located<String>>,
+    pub(crate) key_values: Vec<Located<String>>,
     show_key: bool,
     send_tags: bool,
     targets: Vec<Located<String>>,
     send_targets: Vec<Located<String>>,
-    pub(crate) when: Option<Arc<Expression>>,
+    pub(crate) when: Option<Located<Arc<Expression>>>,
+    pub(crate) rules: Vec<Element<CacheRuleWritten>>,
 }
+
+/// A parsed element of `rules`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CacheRuleWritten {
+    pub(crate) when: Option<Located<Arc<Expression>>>,
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// The most rules of a route: each stored response may evaluate them all.
+const RULES_MAX: usize = 64;
+
+const RULE_TTL: Wait = Wait { range: Duration::ZERO..=*UP_TO_A_YEAR.range.end() };
+
+const CACHE_RULE: Inline<CacheRuleWritten> = Inline {
+    title: "rules",
+    example: "{ when = 'response.status == 404', ttl = \"10s\" }",
+    table: &Table {
+        options: &[
+            required!(
+                "when",
+                Maybe(LaterCondition(ExchangeStage::Response)),
+                CacheRuleWritten.when,
+                "Condition on the request and its response. See [conditions](conditions.md).",
+            ),
+            required!(
+                "ttl",
+                Maybe(RULE_TTL),
+                CacheRuleWritten.ttl,
+                "Lifetime of such responses; `\"0s\"` stores none.",
+            ),
+        ],
+    },
+};
 
 impl Default for RouteCacheWritten {
     fn default() -> Self {
@@ -198,7 +233,7 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
         options: &[
             key!(
                 "when",
-                Maybe(ConditionKind),
+                Maybe(LaterCondition(ExchangeStage::Authenticated)),
                 RouteCacheWritten.when,
                 "Condition under which a request uses the cache: `'!(\"session\" in request.cookies)'`. Any other \
                  request goes to a server, and its response is not stored. Default: all. See \
@@ -230,6 +265,13 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 RouteCacheWritten.status_ttl,
                 "Overrides the lifetime by status, and makes the status storable: `404`, `4xx` or \
                  `500-504`. The first match counts; `\"0s\"` stores none.",
+            ),
+            key!(
+                "rules",
+                OneOrMany(CACHE_RULE),
+                RouteCacheWritten.rules,
+                "Lifetimes by condition, which override `ttl` and `status_ttl`; the first whose condition holds \
+                 counts. Like `status_ttl`, they make a response storable that gives no lifetime.",
             ),
             key!(
                 "heuristic",
@@ -317,6 +359,13 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 "Cookies that are part of the cache key, all of the same name.",
             ),
             key!(
+                "key_values",
+                OneOrMany(At(Name { expected: "the name of a value such as app" })),
+                RouteCacheWritten.key_values,
+                "Values that are part of the cache key, by their names in `values`: `\"app\"`. See \
+                 [values](conditions.md#values).",
+            ),
+            key!(
                 "show_key",
                 Switch,
                 RouteCacheWritten.show_key,
@@ -365,6 +414,10 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
         let mistake = reader.mistake(at, "cache has query_keep and query_drop");
         reader.add(mistake.expecting("one of them"));
     }
+    if let Some(Element { at, .. }) = written.rules.get(RULES_MAX) {
+        let mistake = reader.mistake(at, "rules: there are too many");
+        reader.add(mistake.expecting(format!("at most {RULES_MAX}")));
+    }
     let targets = targets(written, reader);
     let parameters = |names: &[String]| names.iter().map(|name| Parameter::from_written(name)).collect();
     let dropped: Vec<String> = written.query_drop.iter().map(|name| name.value.clone()).collect();
@@ -397,6 +450,7 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
             sorts_query: written.sort_query,
             cookies: written.key_cookies.iter().map(|name| bytes(name.value.clone())).collect(),
             headers: written.key_headers.iter().map(|name| bytes(name.value.to_ascii_lowercase())).collect(),
+            values: written.key_values.iter().map(|name| name.value.clone().into()).collect(),
             ..KeyOptions::default()
         },
         sends_tags: written.send_tags,
@@ -404,6 +458,14 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
         ..CachePolicy::default()
     };
     (reader.refused() == refused_before).then_some(policy)
+}
+
+/// The lifetimes by condition, in order.
+pub(crate) fn rules(written: &RouteCacheWritten) -> Box<[CacheRule]> {
+    let rule = |Element { value: CacheRuleWritten { when, ttl }, .. }: &Element<CacheRuleWritten>| {
+        Some(CacheRule { when: Arc::clone(&when.as_ref()?.value), ttl_ms: milliseconds((*ttl)?) })
+    };
+    written.rules.iter().filter_map(rule).collect()
 }
 
 /// The targeted fields, in their order.
@@ -471,6 +533,7 @@ pub(crate) fn written(policy: &CachePolicy) -> Element<RouteCacheWritten> {
     ];
     element(RouteCacheWritten {
         when: None,
+        rules: Vec::new(),
         ttl: policy.ttl_ms.map(Duration::from_millis),
         default_ttl: policy.default_ttl_ms.map(Duration::from_millis),
         status_ttl: policy
@@ -489,6 +552,7 @@ pub(crate) fn written(policy: &CachePolicy) -> Element<RouteCacheWritten> {
         sort_query: policy.key.sorts_query,
         key_headers: policy.key.headers.iter().map(|name| place(text(name))).collect(),
         key_cookies: policy.key.cookies.iter().map(|name| place(text(name))).collect(),
+        key_values: policy.key.values.iter().map(|name| place(name.to_string())).collect(),
         show_key: policy.shows_key,
         send_tags: policy.sends_tags,
         targets: policy.targets.iter().map(|target| place(target.name.to_string())).collect(),

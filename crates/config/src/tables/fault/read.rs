@@ -1,7 +1,10 @@
 //! Parses faults for a running proxy: the `[[fault]]` tables of its file, with the same mistakes.
 
+use std::sync::Arc;
+
 use mistake::Mistake;
 
+use crate::document::expression_names::ExpressionName;
 use crate::document::reader::Reader;
 use crate::document::sources::Sources;
 use crate::document::surroundings::Nowhere;
@@ -10,6 +13,7 @@ use crate::option::table::{Element, Table};
 use crate::tables::fault::FaultRule;
 use crate::tables::fault::options::{FAULT, FaultWritten};
 use crate::tables::fault::resolve::{self, KnownRoute, rules};
+use crate::tables::map::add_names;
 use crate::tables::names::Names;
 use crate::tables::reference::FORMAT;
 use crate::tables::settings::Settings;
@@ -29,6 +33,14 @@ static TEXT: Table<Written> = Table { options: &[sections!("fault", FAULT, Writt
 pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule>, Vec<Mistake>> {
     let sources = Sources::from_text(text, name, &Nowhere);
     let (mut reader, root) = Reader::new(&sources, &Nowhere, FORMAT);
+    for (number, map) in config.maps.iter().enumerate() {
+        // The names were accepted when the configuration was read.
+        let _ = add_names(map, number, &mut reader.expression_names);
+    }
+    for (name, meaning) in config.values.meanings() {
+        let meaning = ExpressionName::Definition(Arc::clone(meaning));
+        reader.expression_names.add(format!("values.{name}"), meaning);
+    }
     let written = TEXT.read((name, ""), root.get_ref(), &(0..0), &mut reader);
     let named = config.listeners.iter().enumerate();
     let listeners = named.flat_map(|(index, listener)| {
@@ -47,6 +59,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
         protocols: Vec::new(),
         has_cache: config.cache.is_some(),
         header_sets: Default::default(),
+        values: Arc::clone(&config.values),
     };
     let routes: Vec<KnownRoute<'_>> =
         config.routes.iter().map(|route| KnownRoute::from_route(route)).collect();

@@ -18,7 +18,7 @@ use crate::tables::fault::{FaultRule, Faults, First, response as fault_response}
 use crate::tables::listen::Listener;
 use crate::tables::names::{Names, unique};
 use crate::tables::requests::Requests;
-use crate::tables::route::{Action, Route};
+use crate::tables::route::Route;
 
 /// Converts the faults of a file; `None` if there is a mistake.
 pub(crate) fn faults(
@@ -52,8 +52,7 @@ pub(crate) struct KnownRoute<'r> {
 
 impl<'r> KnownRoute<'r> {
     pub(crate) fn from_route(route: &'r Route) -> Self {
-        let is_answered_here =
-            matches!(route.action, Action::Redirect(_) | Action::Respond(_) | Action::Files(_));
+        let is_answered_here = route.action.upstreams().next().is_none();
         Self { name: &route.name, is_answered_here }
     }
 }

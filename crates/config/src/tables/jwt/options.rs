@@ -337,6 +337,8 @@ pub(crate) fn jwt(
         required: required.collect(),
         user: written.user.clone(),
         passed: written.claims.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
+        // Set once the conditions of the route are known.
+        kept: Vec::new(),
         token_bytes_max: written.token_bytes,
     };
     let keys = keys?;

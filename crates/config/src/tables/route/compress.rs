@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use coding::{Coding, Levels, MediaRange};
+use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::form::Form;
-use crate::option::kind::{Described, Kind, List, Made, Switchable, Text};
+use crate::option::kind::{Described, Kind, List, Made, Maybe, Switchable, Text};
+use crate::option::later_condition::{LaterCondition, Unplaced};
 use crate::option::pairs::{Pair, Pairs, pair};
 use crate::option::range::{Count, Unit};
 use crate::option::table::{Inline, Table, Written, key};
@@ -25,6 +27,8 @@ pub struct Compress {
     pub min_size: u64,
     /// Patterns of the paths whose responses are dictionaries for later ones.
     pub dictionaries: Vec<String>,
+    /// The condition under which responses are coded; `None` means all.
+    pub when: Option<Arc<Expression>>,
 }
 
 /// The types that compress well: all kinds of text, and formats of programs and fonts without a separate
@@ -57,6 +61,7 @@ impl Default for Compress {
             types: TYPES.iter().filter_map(|text| text.parse().ok()).collect(),
             min_size: 1000,
             dictionaries: Vec::new(),
+            when: None,
         }
     }
 }
@@ -105,6 +110,14 @@ const TABLE: Inline<Compress> = Inline {
                 "Patterns of paths, such as `/app/*/main.js`. A stored response whose path matches one is offered \
                  to clients as the dictionary for later responses of the same pattern (RFC 9842: `dcb`, `dcz`). \
                  The route needs `cache`. Use-As-Dictionary of servers counts as well.",
+            ),
+            key!(
+                "when",
+                Maybe(Unplaced(LaterCondition(ExchangeStage::Response))),
+                Compress.when,
+                "Condition under which a response is compressed or decompressed: \
+                 `'response.headers[\"x-compressed\"] != \"no\"'`. Any other response passes unchanged. Default: all. \
+                 See [conditions](conditions.md).",
             ),
         ],
     },

@@ -5,6 +5,7 @@
 
 use crate::document::reader::{Inherited, Span};
 use crate::option::table::{Declared, Element};
+use crate::tables::files::FilesWritten;
 use crate::tables::route::options::{ROUTE, RouteWritten};
 use crate::tables::route::resolve::{FOR_CLIENTS, FOR_FILES, for_servers};
 
@@ -37,16 +38,20 @@ pub(crate) fn apply(
 
 /// Whether an option means anything for what a route answers with.
 fn can_use(route: &RouteWritten, option: &str) -> bool {
-    let has_server = route.upstream.is_some() || route.split.is_some();
+    let files = route.files.as_ref().map(|files| &files.value);
+    let has_server =
+        route.upstream.is_some() || route.split.is_some() || files.is_some_and(FilesWritten::has_upstream);
     let is_for_servers = || for_servers(route).iter().any(|(name, _)| *name == option);
-    if route.files.is_some() {
+    if files.is_some() && !has_server {
         // Nothing is stored of files, and no server is late.
-        return !matches!(option, "cache" | "response_delay" | "grpc_web" | "alt_svc")
-            && (FOR_FILES.contains(&option) || !is_for_servers());
+        return !matches!(
+            option,
+            "cache" | "response_delay" | "grpc_web" | "alt_svc" | "on_status" | "accel"
+        ) && (FOR_FILES.contains(&option) || !is_for_servers());
     }
     // A redirect has no body.
     (has_server
         || FOR_CLIENTS.contains(&option)
-        || !(is_for_servers() || matches!(option, "grpc_web" | "alt_svc")))
+        || !(is_for_servers() || matches!(option, "grpc_web" | "alt_svc" | "on_status" | "accel")))
         && (route.redirect.is_none() || option != "compress")
 }

@@ -102,8 +102,16 @@ fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
     let requests = requests
         .ok_or_else(|| refuse(ValueFault::Unknown { written: written.to_owned(), why, nearest: None }))?;
     let begins_with_number = per.starts_with(|first: char| first.is_ascii_digit());
-    let per = if begins_with_number { duration(per) } else { duration(&format!("1{per}")) };
-    Ok((requests, per.map_err(|error| refuse(error.fault))?))
+    let duration_of = if begins_with_number { duration(per) } else { duration(&format!("1{per}")) };
+    match duration_of {
+        Ok(per) => Ok((requests, per)),
+        Err(ValueError { fault: ValueFault::UnknownUnit { unit, nearest: Some(meant) }, .. }) => {
+            let nearest = Some(format!("{requests}/{}", per.replace(&unit, meant)));
+            let why = "has an unknown unit of time";
+            Err(refuse(ValueFault::Unknown { written: written.to_owned(), why, nearest }))
+        }
+        Err(error) => Err(refuse(error.fault)),
+    }
 }
 
 fn written_rate((requests, per): &(NonZeroU32, Duration)) -> String {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use expression::Expression;
+use expression::{ExchangeStage, Expression};
 use shape::Millionths;
 
 use crate::document::reader::Reader;
-use crate::option::condition::ConditionKind;
 use crate::option::kind::{At, Located, Maybe, Name};
+use crate::option::later_condition::LaterCondition;
 use crate::option::matching::FieldName;
 use crate::option::range::{Count, Unit};
 use crate::option::table::{Element, Inline, Table, key, required};
@@ -23,7 +23,7 @@ pub(crate) struct MirrorWritten {
     bodies: u64,
     max_requests: u32,
     mark: Option<Located<String>>,
-    when: Option<Arc<Expression>>,
+    pub(crate) when: Option<Located<Arc<Expression>>>,
 }
 
 impl Default for MirrorWritten {
@@ -78,7 +78,7 @@ pub(crate) const MIRROR: Inline<MirrorWritten> = Inline {
             ),
             key!(
                 "when",
-                Maybe(ConditionKind),
+                Maybe(LaterCondition(ExchangeStage::Authenticated)),
                 MirrorWritten.when,
                 "Condition under which a request may be copied: `'request.method == \"GET\"'`. Default: all. See \
                  [conditions](conditions.md).",
@@ -97,6 +97,7 @@ pub(crate) fn mirror(
     let upstream = upstream.as_ref()?;
     let mark = mark.as_ref().and_then(|mark| field_name("mark", mark, reader));
     let upstream = names.http_upstream("upstream", &upstream.value, &upstream.at, reader)?;
+    let when = when.as_ref().map(|when| Arc::clone(&when.value));
     let (share, body_bytes_max, requests_max) = (*share, *bodies, *max_requests);
-    Some(Mirror { upstream, share, body_bytes_max, requests_max, mark, when: when.clone() })
+    Some(Mirror { upstream, share, body_bytes_max, requests_max, mark, when })
 }

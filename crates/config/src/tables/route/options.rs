@@ -12,8 +12,10 @@ use crate::option::bandwidth::{BANDWIDTH, Bandwidths};
 use crate::option::declared::{count, joined, options};
 use crate::option::delay::DELAY;
 use crate::option::host::NETWORK_KIND;
-use crate::option::kind::{At, Boxed, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
-use crate::option::matching::{PATTERN, SPLIT, ValueRuleKind, parameter_name};
+use crate::option::kind::{
+    At, Boxed, Content, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word,
+};
+use crate::option::matching::{PATTERN, ValueRuleKind, parameter_name};
 use crate::option::named_file::{FileKind, PAGE, Page, Pages, USERS, UsersFile};
 use crate::option::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::option::range::{Count, NonZero, Unit};
@@ -21,40 +23,45 @@ use crate::option::table::{Declared, Element, Inline, Table, inherited, key, req
 use crate::tables::cache::options::{ROUTE_CACHE, RouteCacheWritten};
 use crate::tables::files::{FILES, FilesWritten};
 use crate::tables::forward_auth::{FORWARD_AUTH, ForwardAuthWritten};
-use crate::tables::headers::{EDITS, EditsWritten};
+use crate::tables::headers::{EditsWritten, REQUEST_EDITS, RESPONSE_EDITS};
 use crate::tables::jwt::options::{JWT, JwtWritten};
 use crate::tables::log::RouteLog;
 use crate::tables::log::RouteLogKind;
 use crate::tables::request_buffering::{BUFFERING, RequestBuffering};
 use crate::tables::requests::{self, Requests};
+use crate::tables::route::accel::{ACCEL, AccelWritten};
 use crate::tables::route::compress::{COMPRESS, Compress};
 use crate::tables::route::cors::{CORS, CorsWritten};
+use crate::tables::route::deny::{DenyKind, DenyWritten};
 use crate::tables::route::kinds::{DomainKind, PROXY_NAME, REALM, RedirectStatusKind, VIA};
 use crate::tables::route::limits::LIMITS;
 use crate::tables::route::maintenance::MAINTENANCE;
 use crate::tables::route::mirror::{MIRROR, MirrorWritten};
+use crate::tables::route::on_status::{ON_STATUS, OnStatusWritten};
 use crate::tables::route::rate_limit::{RATE_LIMIT, RateLimitWritten};
-use crate::tables::route::split::STICKY_SPLIT;
+use crate::tables::route::split::{ROUTE_SPLIT, STICKY_SPLIT, ShareWritten};
 use crate::tables::route::web_bot_auth::{BotsWritten, WEB_BOT_AUTH};
 use crate::tables::route::{ClientCertFields, Maintenance, Require, RouteLimits, Via};
 use crate::tables::timeouts::{ROUTE_TIMEOUTS, RouteTimeouts};
 use crate::tables::upstream::Retry;
 use crate::tables::upstream::retry::RETRY_OF_ROUTE;
 use crate::tables::upstream::sticky::StickyWritten;
+use crate::tables::values::{ValuesKind, ValuesWritten};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RouteWritten {
     pub(crate) name: Option<Located<String>>,
+    pub(crate) values: ValuesWritten,
     pub(crate) requests: Requests,
     pub(crate) claim: Option<Located<Vec<Pair<String, ValueRule>>>>,
     pub(crate) upstream: Option<Located<String>>,
-    pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
+    pub(crate) split: Option<Located<Vec<Pair<String, ShareWritten>>>>,
     pub(crate) sticky: Option<Box<Element<StickyWritten>>>,
     pub(crate) redirect: Option<Box<Element<RedirectWritten>>>,
     pub(crate) respond: Option<Box<Element<RespondWritten>>>,
     pub(crate) files: Option<Box<Element<FilesWritten>>>,
     pub(crate) allow: Vec<IpNet>,
-    pub(crate) deny: Vec<IpNet>,
+    pub(crate) deny: DenyWritten,
     pub(crate) auth: Option<Box<Element<AuthWritten>>>,
     pub(crate) jwt: Option<Box<Element<JwtWritten>>>,
     pub(crate) web_bot_auth: Option<Box<Element<BotsWritten>>>,
@@ -63,10 +70,12 @@ pub(crate) struct RouteWritten {
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
     pub(crate) cors: Option<Box<Element<CorsWritten>>>,
     pub(crate) mirror: Option<Box<Element<MirrorWritten>>>,
+    pub(crate) on_status: Option<OnStatusWritten>,
+    pub(crate) accel: Option<AccelWritten>,
     pub(crate) request_buffering: Option<Located<Option<RequestBuffering>>>,
     pub(crate) rewrite: Option<Box<Element<RewriteWritten>>>,
-    pub(crate) request_headers: Option<Box<Element<EditsWritten>>>,
-    pub(crate) response_headers: Option<Box<Element<EditsWritten>>>,
+    pub(crate) request_headers: Vec<Element<EditsWritten>>,
+    pub(crate) response_headers: Vec<Element<EditsWritten>>,
     pub(crate) location: Option<bool>,
     pub(crate) cookies: Option<Box<Element<CookiesWritten>>>,
     pub(crate) options: RouteOptions,
@@ -98,6 +107,13 @@ const OWN: &[Declared<RouteWritten>] = &[
         RouteWritten.name,
         "Name in logs and metrics. Default: its host and path.",
     ),
+    key!(
+        "values",
+        ValuesKind { is_local: true },
+        RouteWritten.values,
+        "Names for expressions, for this route. They replace equal names of `[values]`. Conditions in \
+         `[route_defaults]` do not see them. See [values](conditions.md#values).",
+    ),
     within!(RouteWritten.requests, requests::LISTENER),
     within!(RouteWritten.requests, requests::HOST),
     within!(RouteWritten.requests, requests::PATH),
@@ -121,16 +137,19 @@ const OWN: &[Declared<RouteWritten>] = &[
     within!(RouteWritten.requests, requests::CLIENTS),
     key!(
         "upstream",
-        Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+        Maybe(At(Template { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
         RouteWritten.upstream,
-        "The upstream that serves these requests. Exactly one of `upstream`, `split`, `redirect`, \
+        "The upstream that serves these requests. `\"${app}\"` is the upstream that a value names; a request whose \
+         value names none gets 503. See [values](conditions.md#upstreams). Exactly one of `upstream`, `split`, `redirect`, \
          `respond` and `files` is required.",
     ),
     key!(
         "split",
-        Maybe(At(SPLIT)),
+        Maybe(At(ROUTE_SPLIT)),
         RouteWritten.split,
-        "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`.",
+        "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`. A table adds a condition: \
+         `{ app = 9, canary = { weight = 1, when = '\"beta\" in request.cookies[\"group\"]' } }`. Requests outside it \
+         go to the other upstreams. See [conditions](conditions.md).",
     ),
     key!(
         "sticky",
@@ -161,9 +180,10 @@ const POLICIES: &[Declared<RouteWritten>] = {
         ),
         inherited!(
             "deny",
-            List { kind: NETWORK_KIND, may_be_empty: true },
+            DenyKind,
             RouteWritten.deny,
-            "Networks of clients that get 403.",
+            "Networks of clients that get 403. A table denies requests by a condition, also to clients of `allow`: \
+             `[\"192.0.2.0/24\", { when = 'request.path.endsWith(\".php\")', status = 404 }]`.",
         ),
         inherited!(
             "auth",
@@ -219,6 +239,21 @@ const POLICIES: &[Declared<RouteWritten>] = {
              never wait for it.",
         ),
         inherited!(
+            "on_status",
+            Maybe(At(ON_STATUS)),
+            RouteWritten.on_status,
+            "Asks another upstream if the server's response has such a status, or if there is none (502, 503, 504): \
+             `{ 404 = { upstream = \"legacy\" } }`. A status comes before its class. See \
+             [another server's answer](fallbacks.md).",
+        ),
+        inherited!(
+            "accel",
+            Maybe(At(ACCEL)),
+            RouteWritten.accel,
+            "Folders whose files servers may name in X-Accel-Redirect or X-Sendfile, in place of a body: `{ \"/protected/\" = \
+             \"/srv/files\" }`. See [files.md](files.md#files-that-a-server-names).",
+        ),
+        inherited!(
             "request_buffering",
             Maybe(At(BUFFERING)),
             RouteWritten.request_buffering,
@@ -235,15 +270,16 @@ const POLICIES: &[Declared<RouteWritten>] = {
         ),
         inherited!(
             "request_headers",
-            Maybe(Boxed(EDITS)),
+            REQUEST_EDITS,
             RouteWritten.request_headers,
-            "Sets, adds and removes request fields.",
+            "Sets, adds and removes request fields. Several tables apply one after the other.",
         ),
         inherited!(
             "response_headers",
-            Maybe(Boxed(EDITS)),
+            RESPONSE_EDITS,
             RouteWritten.response_headers,
-            "Sets, adds and removes response fields. `$status` is available here.",
+            "Sets, adds and removes response fields. `$status` is available here. Several tables apply one after the \
+             other.",
         ),
         inherited!(
             "location",
@@ -337,8 +373,8 @@ options! {
     pub struct RouteOptions in RouteWritten.options as USED_AS_WRITTEN {
         access_log: Option<RouteLog> = RouteLogKind,
             "Whether the requests of the route are in the access log of `[log]`. `\"1%\"` logs that share of \
-             them, with the weight of each, and all that fail or get 5xx. `false` logs none, not even \
-             failures; metrics count them. Default: true.";
+             them, with the weight of each, and all that fail or get 5xx. A table logs only requests for which \
+             its condition holds. `false` logs none, not even failures; metrics count them. Default: true.";
         via: Via = VIA,
             "Name of this proxy in Via, in requests and responses; `\"off\"` adds no Via. (nginx does not \
              compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
@@ -443,7 +479,13 @@ const RESPOND: Inline<RespondWritten> = Inline {
                 RespondWritten.status,
                 "Status of the response.",
             ),
-            key!("body", Maybe(At(Name { expected: "text" })), RespondWritten.body, "Body of the response.",),
+            key!(
+                "body",
+                Maybe(At(Content { expected: "text" })),
+                RespondWritten.body,
+                "Body of the response. `${NAME}` is a variable or a value, escaped as `content_type` requires; \
+                 `$${` is the text `${`. Other dollar signs stand for themselves.",
+            ),
             key!(
                 "file",
                 Maybe(At(PAGE)),

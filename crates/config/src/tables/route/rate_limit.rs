@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::route::{Alone, Rate, RateError, RateKey, RateKeyPart};
-use expression::Expression;
+use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
-use crate::option::condition::ConditionKind;
-use crate::option::keys::RATE_KEY;
 use crate::option::kind::{At, Located, Maybe, Switch, Word};
+use crate::option::later_condition::{LaterCondition, check_stage};
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, NonZero, Unit};
 use crate::option::table::{Inline, Table, key, required};
+use crate::option::value_key::RateKeyKind;
 use crate::tables::route::RateLimit;
 use crate::tables::route::kinds::RATE;
 
@@ -25,7 +25,7 @@ pub(crate) struct RateLimitWritten {
     pub(crate) keys_max: usize,
     pub(crate) shared: Option<Located<Alone>>,
     pub(crate) fields: bool,
-    pub(crate) when: Option<Arc<Expression>>,
+    pub(crate) when: Option<Located<Arc<Expression>>>,
 }
 
 impl Default for RateLimitWritten {
@@ -62,12 +62,12 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
             ),
             key!(
                 "key",
-                OneOrMany(RATE_KEY),
+                OneOrMany(RateKeyKind),
                 RateLimitWritten.key,
                 "What requests are counted by. `client/24` counts by network; an IPv6 address counts by its \
                  first 64 bits, unless the key is for example `client/32/128`. `user` is the authenticated \
                  user (`auth`, `jwt`, `web_bot_auth`, `forward_auth`). Such a limit counts after \
-                 authentication, the others before it. `route` counts all requests of the route together.",
+                 authentication, the others before it. `${app}` is a value. `route` counts all requests of the route together.",
             ),
             key!(
                 "keys_max",
@@ -95,10 +95,10 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
             ),
             key!(
                 "when",
-                Maybe(ConditionKind),
+                Maybe(LaterCondition(ExchangeStage::Authenticated)),
                 RateLimitWritten.when,
                 "Condition under which a request counts: `'!(client.address in \"10.0.0.0/8\")'`. Default: all \
-                 do. See [conditions](conditions.md).",
+                 do. Only a limit by `user` may ask for the user. See [conditions](conditions.md).",
             ),
         ],
     },
@@ -121,7 +121,12 @@ pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) ->
         Ok(rate) => {
             let key = RateKey(key.iter().flatten().cloned().collect());
             let shared = shared.as_ref().map(|shared| shared.value);
-            Some(RateLimit { rate, key, keys_max: *keys_max, shared, fields: *fields, when: when.clone() })
+            // Other limits count before the client is authenticated.
+            if let (Some(when), false) = (when, key.has_user()) {
+                check_stage(when, ExchangeStage::Request, reader);
+            }
+            let when = when.as_ref().map(|when| Arc::clone(&when.value));
+            Some(RateLimit { rate, key, keys_max: *keys_max, shared, fields: *fields, when })
         }
         Err(error) => {
             let (option, at) = match (&error, burst) {

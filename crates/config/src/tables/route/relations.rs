@@ -9,12 +9,15 @@ pub(crate) struct Relations<'r> {
     pub(crate) has_store: bool,
     pub(crate) has_cache: bool,
     pub(crate) has_response_delay: bool,
+    /// Whether all responses are files.
     pub(crate) has_files: bool,
     pub(crate) has_redirect: bool,
     /// Whether servers respond; `None` if that is not known.
     pub(crate) asks_servers: Option<bool>,
-    /// The first upstream that speaks HTTP/1.1.
-    pub(crate) http1_upstream: Option<&'r str>,
+    /// The first upstream whose protocol does not carry gRPC.
+    pub(crate) plain_upstream: Option<(&'r str, Protocol)>,
+    pub(crate) has_on_status: bool,
+    pub(crate) has_accel: bool,
     pub(crate) has_grpc_web: bool,
     pub(crate) has_alt_svc: bool,
     pub(crate) has_compress: bool,
@@ -41,15 +44,17 @@ impl<'r> Relations<'r> {
     ) -> Self {
         let options = &route.policies.options;
         let mut upstreams = route.action.upstreams().map(upstream);
-        let http1 = upstreams.find(|(_, protocol)| *protocol == Protocol::Http1);
+        let plain = upstreams.find(|(_, protocol)| !protocol.is_multiplexed());
         Self {
             has_store,
             has_cache: route.cache.is_some(),
             has_response_delay: route.shaping.response_delay.is_some(),
-            has_files: matches!(route.action, Action::Files(_)),
+            has_files: route.action.has_only_files(),
             has_redirect: matches!(route.action, Action::Redirect(_)),
             asks_servers: Some(route.action.upstreams().next().is_some()),
-            http1_upstream: http1.map(|(name, _)| name),
+            plain_upstream: plain,
+            has_on_status: route.policies.on_status.is_some(),
+            has_accel: !route.policies.accel.is_empty(),
             has_grpc_web: options.grpc_web,
             has_alt_svc: options.alt_svc,
             has_compress: options.compress.is_some(),
@@ -60,11 +65,7 @@ impl<'r> Relations<'r> {
     /// The rules that the options break.
     pub(crate) fn broken(&self) -> Vec<Broken> {
         let mut broken = Vec::new();
-        let mut refuse = |is_broken: bool, at: RoutePlace, message: &str, expected: &str| {
-            if is_broken {
-                broken.push((at, message.to_owned(), expected.to_owned()));
-            }
-        };
+        let mut refuse = refusing(&mut broken);
         refuse(
             self.has_cache && !self.has_store,
             RoutePlace::Cache,
@@ -107,6 +108,15 @@ impl<'r> Relations<'r> {
             "compress: dictionaries are stored responses, and the route has no cache",
             "cache = {}, or no dictionaries",
         );
+        drop(refuse);
+        broken.extend(self.broken_with_servers());
+        broken
+    }
+
+    /// The broken rules of options that need servers.
+    fn broken_with_servers(&self) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        let mut refuse = refusing(&mut broken);
         let asks_nobody = self.asks_servers == Some(false);
         refuse(
             self.has_grpc_web && asks_nobody,
@@ -120,11 +130,47 @@ impl<'r> Relations<'r> {
             "alt_svc: this route asks no server",
             "upstream or split",
         );
-        if let (true, Some(name)) = (self.has_grpc_web, self.http1_upstream) {
-            let message =
-                format!("grpc_web: upstream {name:?} speaks HTTP/1.1, and gRPC is HTTP/2 or HTTP/3");
-            refuse(true, RoutePlace::Route, &message, &format!("protocol = \"h2\" in [upstream.{name}]"));
-        }
+        refuse(
+            self.has_accel && asks_nobody,
+            RoutePlace::Route,
+            "accel: this route asks no server",
+            "upstream or split, or files",
+        );
+        refuse(
+            self.has_on_status && asks_nobody,
+            RoutePlace::Route,
+            "on_status: this route asks no server",
+            "upstream or split, or error_pages",
+        );
+        refuse(
+            self.has_on_status && self.has_grpc_web,
+            RoutePlace::Route,
+            "on_status: a route with grpc_web cannot ask another upstream, because statuses of gRPC come in trailers",
+            "one of them",
+        );
+        self.check_grpc_web(&mut refuse);
+        drop(refuse);
         broken
+    }
+
+    fn check_grpc_web(&self, refuse: &mut impl FnMut(bool, RoutePlace, &str, &str)) {
+        if let (true, Some((name, protocol))) = (self.has_grpc_web, self.plain_upstream) {
+            let (spoken, expected) = match protocol {
+                Protocol::Fastcgi => ("FastCGI", "an upstream with protocol = \"h2\"".to_owned()),
+                _ => ("HTTP/1.1", format!("protocol = \"h2\" in [upstream.{name}]")),
+            };
+            let message =
+                format!("grpc_web: upstream {name:?} speaks {spoken}, and gRPC is HTTP/2 or HTTP/3");
+            refuse(true, RoutePlace::Route, &message, &expected);
+        }
+    }
+}
+
+/// Returns a function that adds a broken rule.
+fn refusing(broken: &mut Vec<Broken>) -> impl FnMut(bool, RoutePlace, &str, &str) {
+    |is_broken, at, message, expected| {
+        if is_broken {
+            broken.push((at, message.to_owned(), expected.to_owned()));
+        }
     }
 }

@@ -4,9 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ::route::{
-    BytePattern, ClaimRules, CookieRewrite, FixedResponse, FixedResponseError, HostRewrite, OfClient,
-    PathRewrite, PathRule, Redirect, Split, TemplateStage,
+    CONDITIONAL_BRANCHES_MAX, ClaimRules, ContentSyntax, CookieRewrite, FixedResponse, FixedResponseError,
+    HostRewrite, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split, SplitShare,
+    TemplateScope, TemplateStage, TemplateUse,
 };
+
+use mistake::nearest;
 
 use crate::document::reader::{Reader, Span, refuse};
 use crate::document::value_error::ValueFault;
@@ -21,16 +24,17 @@ use crate::tables::headers::edits;
 use crate::tables::jwt::options as jwt_options;
 use crate::tables::names::Names;
 use crate::tables::route::options::{
-    CookiesWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
+    AuthWritten, CookiesWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
 };
 use crate::tables::route::rate_limit::rate_limit;
 use crate::tables::route::relations::{Relations, RoutePlace};
+use crate::tables::route::split::ShareWritten;
 use crate::tables::route::{
-    Access, Action, Auth, Policies, RateLimit, Require, Respond, Rewrite, Route, cors, mirror, split,
-    web_bot_auth,
+    Access, Action, Auth, Policies, RateLimit, Require, Respond, Rewrite, Route, accel, conditions, cors,
+    mirror, named_upstream, on_status, split, web_bot_auth,
 };
 use crate::tables::shaping::Shaping;
-use crate::tables::upstream::Protocol;
+use crate::tables::values::named;
 
 /// Converts a route, except its name; `None` if there is a mistake, found here or before.
 pub(crate) fn route(
@@ -45,33 +49,45 @@ pub(crate) fn route(
         PathRule::Pattern(pattern) => Some(pattern),
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
     };
-    let action = action(element, pattern, names, reader);
-    let mut policies = policies(written, pattern, names, reader);
+    let values = if written.values.is_empty() {
+        Arc::clone(&names.values)
+    } else {
+        Arc::new(named(&names.values, &written.values))
+    };
+    let scope = TemplateScope { pattern, values: Some(&values) };
+    let action = action(element, scope, names, reader);
+    let mut policies = policies(written, scope, names, reader);
     match &action {
         Some(Action::Redirect(_) | Action::Respond(_)) => warn_of_idle(element, FOR_CLIENTS, reader),
-        Some(Action::Files(_)) => {
+        Some(Action::Files(files)) if files.otherwise.is_none() => {
             warn_of_idle(element, FOR_FILES, reader);
             // What a rewrite of the path maps back is of servers.
             if let Some(policies) = &mut policies {
                 (policies.cookies, policies.location) = (None, false);
             }
         }
-        Some(Action::Upstream(_) | Action::Split(_)) | None => {}
+        Some(Action::Upstream(_) | Action::Split(_) | Action::Named(_) | Action::Files(_)) | None => {}
     }
     if let Some(policies) = &policies {
         warn_of_nobody(written, policies, reader);
         check_limits(written, policies, reader);
     }
-    let cache = cache(written, reader);
+    let cache = cache(written, &values, reader);
     check_cors(written, names, reader);
     if let (Some(policies), Some(cache)) = (&policies, &cache) {
         warn_of_unkeyed(written, policies, cache, reader);
     }
     check_relations(element, action.as_ref(), names, reader);
+    if let (Some(written), Some(action), Some(policies)) = (&written.on_status, &action, &policies)
+        && let Some(fallbacks) = &policies.on_status
+    {
+        on_status::check(written, fallbacks, action, reader);
+    }
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
     let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
-    (element.is_intact && reader.refused() == refused_before).then_some(Route {
+    let cached = written.cache.as_ref().map(|cache| &cache.value).filter(|_| cache.is_some());
+    let mut route = Route {
         name,
         rules,
         action,
@@ -83,18 +99,29 @@ pub(crate) fn route(
             response_delay: written.response_delay.as_ref().map(|delay| delay.value.clone()),
         }
         .into(),
-        cache_when: written
-            .cache
-            .as_ref()
-            .and_then(|cache| cache.value.when.clone())
-            .filter(|_| cache.is_some()),
+        cache_when: cached.and_then(|cache| cache.when.as_ref()).map(|when| Arc::clone(&when.value)),
+        cache_rules: cached.map(cache_options::rules).unwrap_or_default(),
         cache: cache.map(Box::new),
-    })
+        values,
+    };
+    conditions::check(element, &mut route, is_nobody(written), reader);
+    (element.is_intact && reader.refused() == refused_before).then_some(route)
 }
 
 /// The cache policy of a route.
-fn cache(written: &RouteWritten, reader: &mut Reader<'_>) -> Option<cache::CachePolicy> {
+fn cache(
+    written: &RouteWritten,
+    values: &NamedValues,
+    reader: &mut Reader<'_>,
+) -> Option<cache::CachePolicy> {
     let Element { value, .. } = written.cache.as_deref()?;
+    for Located { value: name, at } in &value.key_values {
+        if values.find(name).is_none() {
+            let mistake = reader.mistake(at, format!("key_values: no value is named {name:?}"));
+            let near = nearest(name, values.iter().map(|(name, _)| name)).map(str::to_owned);
+            reader.add(mistake.meaning(near).expecting("a name of [values], or of values of the route"));
+        }
+    }
     let mut policy = cache_options::policy(value, reader)?;
     policy.ignore.origin = written.cors.is_some();
     Some(policy)
@@ -125,18 +152,23 @@ fn check_relations(
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) {
-    let is_http1 = |upstream: &usize| names.protocols.get(*upstream) == Some(&Protocol::Http1);
-    let http1 = action.and_then(|action| action.upstreams().find(is_http1));
+    let plain = |upstream: usize| {
+        let protocol = names.protocols.get(upstream).filter(|protocol| !protocol.is_multiplexed())?;
+        Some((*names.upstream_names.get(upstream)?, *protocol))
+    };
+    let plain = action.and_then(|action| action.upstreams().find_map(plain));
     let compress = written.options.compress.as_ref();
     let relations = Relations {
         // A table may be among what was lost.
         has_store: names.has_cache || !reader.is_whole(),
         has_cache: written.cache.is_some(),
         has_response_delay: written.response_delay.is_some(),
-        has_files: matches!(action, Some(Action::Files(_))),
+        has_files: action.is_some_and(Action::has_only_files),
         has_redirect: written.redirect.is_some(),
         asks_servers: action.map(|action| action.upstreams().next().is_some()),
-        http1_upstream: http1.and_then(|index| names.upstream_names.get(index).copied()),
+        plain_upstream: plain,
+        has_on_status: written.on_status.as_ref().is_some_and(|fallbacks| !fallbacks.value.is_empty()),
+        has_accel: written.accel.as_ref().is_some_and(|folders| !folders.value.is_empty()),
         has_grpc_web: written.options.grpc_web,
         has_alt_svc: written.options.alt_svc,
         has_compress: compress.is_some(),
@@ -154,7 +186,7 @@ fn check_relations(
 
 fn action(
     Element { value: written, at, is_intact, .. }: &Element<RouteWritten>,
-    pattern: Option<&BytePattern>,
+    scope: TemplateScope<'_>,
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
@@ -176,54 +208,76 @@ fn action(
         }
         _ => {}
     }
-    if let Some(Located { value, at }) = upstream {
-        names.http_upstream("upstream", value, at, reader).map(Action::Upstream)
+    if let Some(upstream) = upstream {
+        if upstream.value.contains('$') {
+            return named_upstream::action(upstream, scope, names, reader);
+        }
+        names.http_upstream("upstream", &upstream.value, &upstream.at, reader).map(Action::Upstream)
     } else if let Some(Located { value, at }) = split {
         split_action(value, at, names, reader)
     } else if let Some(redirect) = redirect {
-        redirect_action(&redirect.value, pattern, reader)
+        redirect_action(&redirect.value, scope, reader)
     } else if let Some(files) = files {
-        files::files(&files.value, reader).map(|files| Action::Files(Arc::new(files)))
+        files::files(&files.value, scope, names, reader).map(|files| Action::Files(Arc::new(files)))
     } else {
-        respond_action(&respond.as_ref()?.value, reader)
+        respond_action(&respond.as_ref()?.value, scope, reader)
     }
 }
 
 fn split_action(
-    shares: &[Pair<String, u32>],
+    shares: &[Pair<String, ShareWritten>],
     at: &Span,
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
     let mut found = Vec::with_capacity(shares.len());
-    for Pair { at, name, value } in shares {
-        found.push((names.http_upstream("split", name, at, reader)?, name.as_str(), *value));
+    for Pair { at, name, value: ShareWritten { weight, when } } in shares {
+        let upstream = names.http_upstream("split", name, at, reader)?;
+        let when = when.as_ref().map(|when| Arc::clone(&when.value));
+        found.push(SplitShare { upstream, name, weight: *weight, when });
     }
-    let split = Split::new(found);
+    let (mut has_shares, mut has_conditions) = (false, false);
+    for share in found.iter().filter(|share| share.weight > 0) {
+        has_shares = true;
+        has_conditions |= share.when.is_some();
+    }
+    let split = Split::with_conditions(found);
     if split.is_none() {
-        refuse(
-            at,
-            "split: no upstream gets a share",
-            "a weight above 0, such as { app = 9, canary = 1 }",
-            reader,
-        );
+        let (message, expected) = match (has_shares, has_conditions) {
+            (true, true) if shares.len() > CONDITIONAL_BRANCHES_MAX => {
+                ("split: there are too many upstreams for conditions", "at most 64")
+            }
+            (true, _) => (
+                "split: a request may be outside of all conditions",
+                "a weight above 0 without a condition, such as { app = 9, canary = { weight = 1, when = '…' } }",
+            ),
+            (false, _) => {
+                ("split: no upstream gets a share", "a weight above 0, such as { app = 9, canary = 1 }")
+            }
+        };
+        refuse(at, message, expected, reader);
     }
     split.map(Action::Split)
 }
 
 fn redirect_action(
     written: &RedirectWritten,
-    pattern: Option<&BytePattern>,
+    scope: TemplateScope<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
     let to = written.to.as_ref()?;
-    let pattern = written.pattern.as_ref().map(|pattern| &pattern.value).or(pattern);
-    let redirect = Redirect::new(written.status, &to.value, pattern.cloned());
+    let pattern = written.pattern.as_ref().map(|pattern| &pattern.value).or(scope.pattern);
+    let values = scope.values.unwrap_or(NamedValues::NONE);
+    let redirect = Redirect::new(written.status, &to.value, pattern.cloned(), values);
     template(redirect, "to", &to.at, "a URL such as https://www.example.com$path, or a path", reader)
         .map(|redirect| Action::Redirect(Box::new(redirect)))
 }
 
-fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<Action> {
+fn respond_action(
+    written: &RespondWritten,
+    scope: TemplateScope<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
     const PLAIN: &str = "text/plain; charset=utf-8";
     let RespondWritten { status, body, file, content_type } = written;
     if let (Some(_), Some(file)) = (body, file) {
@@ -237,10 +291,24 @@ fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<A
     };
     let of_file = page.map_or(PLAIN, |page| page.content_type);
     let media_type = content_type.as_ref().map_or(of_file, |content_type| &content_type.value);
+    let filled = match body.as_ref().filter(|body| page.is_none() && body.value.contains("${")) {
+        Some(Located { value, at }) => {
+            let place = TemplateUse::Content(ContentSyntax::of_media_type(media_type));
+            // A pattern has groups, which a body may show, too.
+            let made = RouteTemplate::new(value, place, TemplateStage::Route, scope);
+            Some(template(made, "body", at, "a text, with variables such as ${client_address}", reader)?)
+        }
+        None => None,
+    };
+    let bytes = match filled.as_ref().and_then(RouteTemplate::constant) {
+        Some(constant) => constant.to_vec(),
+        None => bytes,
+    };
+    let filled = filled.filter(|filled| filled.constant().is_none()).map(Arc::new);
     match FixedResponse::new(status.value, media_type, bytes) {
         Ok(response) => {
             let file = page.map(|page| page.file.clone());
-            Some(Action::Respond(Respond { response: Arc::new(response), file }))
+            Some(Action::Respond(Respond { response: Arc::new(response), body: filled, file }))
         }
         Err(error) => {
             let body = body.as_ref().map(|body| &body.at).or(file.as_ref().map(|file| &file.at));
@@ -260,15 +328,13 @@ fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<A
 
 fn policies(
     written: &RouteWritten,
-    pattern: Option<&BytePattern>,
+    scope: TemplateScope<'_>,
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Policies> {
+    let values = scope.values.unwrap_or(NamedValues::NONE);
     let auth = match written.auth.as_deref() {
-        Some(Element { value, .. }) => {
-            let (file, users) = value.users.clone()?;
-            Some(Auth { realm: value.realm.clone(), file, users })
-        }
+        Some(Element { value, .. }) => Some(auth(value)?),
         None => None,
     };
     let jwt = match &written.jwt {
@@ -277,7 +343,7 @@ fn policies(
     };
     check_jwt(written, reader);
     let forward_auth = match &written.forward_auth {
-        Some(element) => Some(forward_auth::forward_auth(element, names, reader)?),
+        Some(element) => Some(forward_auth::forward_auth(element, values, names, reader)?),
         None => None,
     };
     check_copied(written, reader);
@@ -288,7 +354,9 @@ fn policies(
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     let rewrite = match written.rewrite.as_deref() {
-        Some(Element { value, is_intact: true, .. }) => rewrite(value, &written.requests.path, reader)?,
+        Some(Element { value, is_intact: true, .. }) => {
+            rewrite(value, &written.requests.path, values, reader)?
+        }
         // Groups of a pattern that could not be read are none of the route's path.
         Some(_) => return None,
         None => Rewrite::default(),
@@ -298,13 +366,14 @@ fn policies(
         None => mapped_paths(rewrite.path.as_ref()),
     };
     let split_key = split::split_key(written, reader);
+    let on_status = on_status::fallbacks(written.on_status.as_ref(), names, reader)?;
     let cors = match &written.cors {
         Some(element) => Some(cors::cors(element, written.options.grpc_web, reader)?),
         None => None,
     };
-    let (of_requests, of_responses) = ((TemplateStage::Forward, pattern), (TemplateStage::Response, pattern));
+    let (of_requests, of_responses) = ((TemplateStage::Forward, scope), (TemplateStage::Response, scope));
     Some(Policies {
-        access: Access { allow: written.allow.clone(), deny: written.deny.clone() }.into(),
+        access: access(written).into(),
         auth: auth.map(Box::new),
         require: require(written, reader),
         forward_auth: forward_auth.map(Box::new),
@@ -312,9 +381,11 @@ fn policies(
         web_bot_auth: web_bot_auth.map(Box::new),
         rate_limits,
         mirror: mirror::mirror(written.mirror.as_deref(), names, reader).map(Box::new),
+        on_status,
+        accel: accel::folders(written.accel.as_ref(), reader),
         request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
-        request_headers: edits(written.request_headers.as_deref(), of_requests, names, reader)?,
-        response_headers: edits(written.response_headers.as_deref(), of_responses, names, reader)?,
+        request_headers: edits(&written.request_headers, of_requests, names, reader)?,
+        response_headers: edits(&written.response_headers, of_responses, names, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite: rewrite.into(),
         split_key: split_key.map(Box::new),
@@ -325,6 +396,15 @@ fn policies(
         timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default().into(),
         limits: written.limits.as_ref().map(|limits| limits.value).unwrap_or_default().into(),
     })
+}
+
+fn auth(written: &AuthWritten) -> Option<Auth> {
+    let (file, users) = written.users.clone()?;
+    Some(Auth { realm: written.realm.clone(), file, users })
+}
+
+fn access(RouteWritten { allow, deny, .. }: &RouteWritten) -> Access {
+    Access { allow: allow.clone(), deny: deny.networks.clone(), rules: deny.rules() }
 }
 
 /// How many of the ways to prove who one is are needed. Without several the option is a mistake.
@@ -349,8 +429,9 @@ fn require(written: &RouteWritten, reader: &mut Reader<'_>) -> Require {
 
 /// Rejects edits of fields that an authentication server writes.
 fn check_copied(written: &RouteWritten, reader: &mut Reader<'_>) {
-    let (Some(auth), Some(edits)) = (&written.forward_auth, &written.request_headers) else { return };
-    for Pair { at, name, .. } in edits.value.set.iter().chain(&edits.value.add) {
+    let Some(auth) = &written.forward_auth else { return };
+    let tables = written.request_headers.iter().map(|edits| &edits.value);
+    for Pair { at, name, .. } in tables.flat_map(|edits| edits.set.iter().chain(&edits.add)) {
         if auth.value.copies(&name.0) {
             let message = format!("request_headers: {} is one of forward_auth.copy_headers", name.0);
             refuse(at, &message, "another name in one of them", reader);
@@ -358,7 +439,12 @@ fn check_copied(written: &RouteWritten, reader: &mut Reader<'_>) {
     }
 }
 
-fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -> Option<Rewrite> {
+fn rewrite(
+    written: &RewriteWritten,
+    path: &PathRule,
+    values: &NamedValues,
+    reader: &mut Reader<'_>,
+) -> Option<Rewrite> {
     let RewriteWritten { path: to, pattern, host } = written;
     let groups = match path {
         PathRule::Pattern(pattern) => Some(pattern),
@@ -375,19 +461,20 @@ fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -
     let path = match to {
         Some(Located { value: to, at }) => {
             let rewrite = match (pattern, path) {
-                (Some(own), _) => PathRewrite::pattern(own.value.clone(), to),
-                (None, PathRule::Pattern(pattern)) => PathRewrite::pattern(pattern.clone(), to),
-                (None, PathRule::Prefix(prefix)) => PathRewrite::prefix(prefix, to),
-                (None, PathRule::Exact(_)) => PathRewrite::whole(to),
+                (Some(own), _) => PathRewrite::pattern(own.value.clone(), to, values),
+                (None, PathRule::Pattern(pattern)) => PathRewrite::pattern(pattern.clone(), to, values),
+                (None, PathRule::Prefix(prefix)) => PathRewrite::prefix(prefix, to, values),
+                (None, PathRule::Exact(_)) => PathRewrite::whole(to, values),
             };
             Some(template(rewrite, "path", at, "a path such as /v1, or with variables /users/$1", reader)?)
         }
         None => None,
     };
+    let scope = TemplateScope { pattern: groups, values: Some(values) };
     let host = match host {
         Some(Located { value, at }) => {
             let expected = "a host such as $host or tenant.internal:8080";
-            Some(template(HostRewrite::new(value, groups), "host", at, expected, reader)?)
+            Some(template(HostRewrite::new(value, scope), "host", at, expected, reader)?)
         }
         None => None,
     };
@@ -457,7 +544,7 @@ pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Spa
         ("mirror", written.mirror.as_ref().map(|it| &it.at)),
         ("request_buffering", written.request_buffering.as_ref().map(|it| &it.at)),
         ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
-        ("request_headers", written.request_headers.as_ref().map(|it| &it.at)),
+        ("request_headers", written.request_headers.first().map(|it| &it.at)),
         ("cookies", written.cookies.as_ref().map(|it| &it.at)),
         ("retry", written.retry.as_ref().map(|it| &it.at)),
         ("timeouts", written.timeouts.as_ref().map(|it| &it.at)),
@@ -526,8 +613,8 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
         let message = format!("claims: {name} is one of forward_auth.copy_headers");
         refuse(at, &message, "another name in one of them", reader);
     }
-    let Some(Element { value: edits, .. }) = written.request_headers.as_deref() else { return };
-    for Pair { at: edit, name, .. } in edits.set.iter().chain(&edits.add) {
+    let tables = written.request_headers.iter().map(|edits| &edits.value);
+    for Pair { at: edit, name, .. } in tables.flat_map(|edits| edits.set.iter().chain(&edits.add)) {
         if jwt.passes(&name.0) {
             let line = reader.line(at);
             let message = format!("request_headers: {} is written by jwt.claims, in {line}", name.0);
@@ -544,7 +631,7 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
         ("response_headers", &written.response_headers, &policies.response_headers),
     ];
     for (option, written, edits) in edits {
-        if let (true, Some(element), true) = (is_nobody, written, edits.has_user()) {
+        if let (true, Some(element), true) = (is_nobody, written.first(), edits.has_user()) {
             let what = format!(
                 "{option}: $user is always empty here, since the route does not authenticate clients"
             );
@@ -572,6 +659,10 @@ fn warn_of_unkeyed(
                 continue;
             }
             OfClient::Cookie(name) if cache.key.cookies.iter().any(|key| **key == *name) => continue,
+            OfClient::Value(name) if cache.key.values.iter().any(|key| name == format!("values.{key}")) => {
+                continue;
+            }
+            OfClient::Value(name) => (name.to_owned(), "; name the value in cache.key_values"),
             OfClient::Header(name) => {
                 (format!("$header.{}", text(name)), "; name the field in cache.key_headers")
             }

@@ -1,9 +1,19 @@
-//! The option `sticky` of routes with a split: keeps a client on its side.
+//! The options `split` and `sticky` of routes: upstreams by weight, and clients that stay on their side.
+
+use std::sync::Arc;
 
 use balance::SessionSource;
+use expression::{ExchangeStage, Expression};
+use toml::de::DeValue;
 
 use crate::document::reader::Reader;
-use crate::option::table::{Element, Inline};
+use crate::option::form::Form;
+use crate::option::kind::{Described, Kind, Located, Maybe};
+use crate::option::later_condition::LaterCondition;
+use crate::option::matching::parameter_name;
+use crate::option::pairs::Pairs;
+use crate::option::range::{Count, Unit};
+use crate::option::table::{Element, Inline, Table, Written, key, required};
 use crate::tables::route::SplitKey;
 use crate::tables::route::options::RouteWritten;
 use crate::tables::upstream::StickyCookie;
@@ -11,6 +21,66 @@ use crate::tables::upstream::sticky::{self, SPLIT_TABLE, StickyWritten, attribut
 
 pub(crate) const STICKY_SPLIT: Inline<StickyWritten> =
     Inline { title: "sticky", example: "{ by = \"cookie\" }", table: &SPLIT_TABLE };
+
+/// Upstreams with their weights and conditions.
+pub(crate) const ROUTE_SPLIT: Pairs<String, ShareKind> = Pairs {
+    expected: "weights of upstreams such as { app = 9, canary = 1 }",
+    name: parameter_name,
+    print_name: String::clone,
+    kind: ShareKind,
+};
+
+/// The share of an upstream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShareWritten {
+    pub(crate) weight: u32,
+    pub(crate) when: Option<Located<Arc<Expression>>>,
+}
+
+/// A weight, or a table with a weight and a condition.
+pub(crate) struct ShareKind;
+
+const WEIGHT: Count = Count { range: 0..=1_000_000, unit: Unit::Things };
+
+const SHARE: Inline<ShareWritten> = Inline {
+    title: "split",
+    example: "{ weight = 1, when = '\"beta\" in request.cookies[\"group\"]' }",
+    table: &Table {
+        options: &[
+            required!("weight", WEIGHT, ShareWritten.weight, "The weight of the upstream.",),
+            key!(
+                "when",
+                Maybe(LaterCondition(ExchangeStage::Authenticated)),
+                ShareWritten.when,
+                "Condition under which requests may go to this upstream. The others share all other requests. \
+                 Default: all. See [conditions](conditions.md).",
+            ),
+        ],
+    },
+};
+
+impl Described for ShareKind {
+    fn form(&self) -> Form {
+        let expected = format!("{}, or a table such as {}", WEIGHT.expected(), SHARE.example);
+        Form::brief(expected, "number, or table")
+    }
+}
+
+impl Kind<ShareWritten> for ShareKind {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<ShareWritten> {
+        match written.value.get_ref() {
+            DeValue::Table(_) => SHARE.read(written, reader).map(|share| share.value),
+            _ => WEIGHT.read(written, reader).map(|weight| ShareWritten { weight, when: None }),
+        }
+    }
+
+    fn print(&self, share: &ShareWritten) -> Option<String> {
+        match share.when {
+            None => WEIGHT.print(&share.weight),
+            Some(_) => Some(SHARE.print_value(share)),
+        }
+    }
+}
 
 /// The default name of the cookie: the same for all splits, so that a client has one number everywhere.
 const COOKIE: &str = "vanward_split";

@@ -15,7 +15,6 @@ use crate::option::bandwidth::{BANDWIDTH, Bandwidths};
 use crate::option::delay::{DELAY, LOSS};
 use crate::option::form::Form;
 use crate::option::host::{HOST_HEADER, host_header};
-use crate::option::keys::HASH_KEY;
 use crate::option::kind::{
     At, Described, Kind, List, Located, Maybe, Switch, Text, Unless, Word, quoted, refuse_type,
 };
@@ -24,8 +23,10 @@ use crate::option::range::{Count, NonZero, UP_TO_A_DAY, Unit, Wait};
 use crate::option::section::{EXPECTED_NAME, is_name, section, switched};
 use crate::option::server::{SERVER, Server};
 use crate::option::table::{Element, Table, Written, element, key, one_of, required};
+use crate::option::value_key::HashKeyKind;
 use crate::tables::shaping::Link;
 use crate::tables::tls::options::{UPSTREAM_TLS, UpstreamTlsWritten};
+use crate::tables::upstream::fastcgi::{FASTCGI, FastcgiWritten};
 use crate::tables::upstream::retry::{RETRY, RetryWritten};
 use crate::tables::upstream::sticky::{STICKY_TABLE, StickyWritten};
 use crate::tables::upstream::watch::{BREAKER, CHECK, CheckWritten, EJECT};
@@ -49,6 +50,7 @@ pub(crate) struct UpstreamWritten {
     pub(crate) send_proxy_protocol: Option<Located<ProxyVersion>>,
     pub(crate) host: HostHeader,
     pub(crate) protocol: Protocol,
+    pub(crate) fastcgi: Option<Element<FastcgiWritten>>,
     pub(crate) tls: Option<Element<UpstreamTlsWritten>>,
     pub(crate) pool: Pool,
     pub(crate) bandwidths: Bandwidths,
@@ -74,11 +76,19 @@ impl Default for UpstreamWritten {
             send_proxy_protocol: None,
             host: HostHeader::default(),
             protocol: Protocol::default(),
+            fastcgi: None,
             tls: None,
             pool: Pool::default(),
             bandwidths: Bandwidths::default(),
             link: Link::default(),
         }
+    }
+}
+
+impl UpstreamWritten {
+    /// The protocol that the servers speak: FastCGI has an option with its scripts, the others have a word.
+    pub(crate) fn spoken(&self) -> Protocol {
+        if self.fastcgi.is_some() { Protocol::Fastcgi } else { self.protocol }
     }
 }
 
@@ -89,8 +99,8 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             List { kind: At(ServerKind), may_be_empty: false },
             UpstreamWritten.servers,
             "Servers: `\"http://HOST:PORT\"`, `\"https://HOST:PORT\"`, `\"http+unix:/PATH\"` for a Unix \
-             socket, `\"tcp://HOST:PORT\"` for listeners with `tcp`; or a table with more \
-             options. Default port: 80, with `https` 443. `\"http+srv://SERVICE\"`, `\"https+srv://SERVICE\"`, \
+             socket, `\"fcgi://HOST:PORT\"` or `\"fcgi+unix:/PATH\"` for [FastCGI](fastcgi.md), \
+             `\"tcp://HOST:PORT\"` for listeners with `tcp`; or a table with more options. Default port: 80, with `https` 443. `\"http+srv://SERVICE\"`, `\"https+srv://SERVICE\"`, \
              `\"tcp+srv://SERVICE\"`: the servers of its SRV records, see [discovery](discovery.md#dns-srv). \
              `\"http+consul://SERVICE?tag=TAG&dc=DATACENTER\"`, `\"https+consul://…\"` or `\"tcp+consul://…\"`: its healthy \
              instances in [Consul](discovery.md#consul).",
@@ -115,9 +125,9 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
         ),
         key!(
             "hash_key",
-            Maybe(At(HASH_KEY)),
+            Maybe(At(HashKeyKind)),
             UpstreamWritten.hash_key,
-            "With `client-address` and `consistent-hash`: what is hashed. Default: `client`, the address, \
+            "With `client-address` and `consistent-hash`: what is hashed. `${app}` is a value. Default: `client`, the address, \
              for IPv6 its first 64 bits.",
         ),
         key!(
@@ -156,8 +166,8 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
                 words: &[("try-all", NoneUp::TryAll), ("refuse", NoneUp::Refuse), ("fail", NoneUp::Fail)],
             },
             UpstreamWritten.settings.none_up,
-            "If checks and ejections leave no server: `\"try-all\"` uses all servers as if they were up, \
-             `\"refuse\"` responds 503, `\"fail\"` 500, for servers that will not recover.",
+            "If checks leave no server: `\"try-all\"` uses all servers as if they were up, `\"refuse\"` responds 503, \
+             `\"fail\"` 500, for servers that will not recover. Ejected servers are used before that.",
         ),
         key!(
             "send_proxy_protocol",
@@ -182,6 +192,12 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             "Protocol to servers. `\"h2\"` is HTTP/2; without `https` by prior knowledge. `\"h3\"` is \
              HTTP/3, over QUIC, to `https` servers; no other protocol is tried. See \
              [HTTP/3](http3.md#to-servers).",
+        ),
+        key!(
+            "fastcgi",
+            Maybe(FASTCGI),
+            UpstreamWritten.fastcgi,
+            "For `fcgi` servers: the scripts of the application. See [FastCGI](fastcgi.md).",
         ),
         key!(
             "tls",
@@ -355,7 +371,7 @@ static SERVER_WRITTEN: Table<ServerWritten> = Table {
             Count { range: 0..=1000, unit: Unit::Things },
             ServerWritten.priority,
             "Servers with the lowest number are used first; the next group is used if too few of these are \
-             up.",
+             up, and for retries. See [backups](balancing.md#backups).",
         ),
         key!(
             "max_requests",

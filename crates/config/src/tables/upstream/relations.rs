@@ -6,7 +6,8 @@ use balance::{BreakerSettings, EjectionSettings, PolicyRow, SERVERS_MAX, Session
 
 use crate::option::server::{Scheme, Server, ServerHost};
 use crate::tables::tls::negotiation::TlsVersion;
-use crate::tables::upstream::{Check, Probe, Protocol, StickySessions, StickyTable, Upstream};
+use crate::tables::upstream::watch::CheckType;
+use crate::tables::upstream::{Check, Protocol, StickySessions, StickyTable, Upstream};
 
 /// The options that depend on each other.
 pub(crate) struct Relations<'u> {
@@ -19,6 +20,7 @@ pub(crate) struct Relations<'u> {
     pub(crate) eject: Option<&'u EjectionSettings>,
     pub(crate) breaker: Option<&'u BreakerSettings>,
     pub(crate) protocol: Protocol,
+    pub(crate) has_fastcgi: bool,
     pub(crate) sends_proxy_protocol: bool,
     pub(crate) permits_tls13: bool,
     /// Whether the name in certificates is written, or certificates are not verified.
@@ -28,7 +30,7 @@ pub(crate) struct Relations<'u> {
 /// The options of health checks that depend on others.
 #[derive(Clone, Copy)]
 pub(crate) struct CheckRelations {
-    pub(crate) is_tcp: bool,
+    pub(crate) kind: CheckType,
     pub(crate) has_port: bool,
     pub(crate) is_slower_in_doubt: bool,
 }
@@ -44,6 +46,7 @@ pub(crate) enum UpstreamPlace {
     Eject,
     Breaker,
     ProxyProtocol,
+    Fastcgi,
     MaxVersion,
 }
 
@@ -59,7 +62,7 @@ impl<'u> Relations<'u> {
     /// The options of an upstream in force.
     pub(crate) fn from_upstream(upstream: &'u Upstream) -> Self {
         let check = |Check { settings, port, probe, .. }: &Check| CheckRelations {
-            is_tcp: *probe == Probe::Tcp,
+            kind: probe.kind(),
             has_port: port.is_some(),
             is_slower_in_doubt: settings.interval_in_doubt > settings.interval,
         };
@@ -76,6 +79,7 @@ impl<'u> Relations<'u> {
             eject: upstream.settings.ejection.as_ref(),
             breaker: upstream.settings.breaker.as_ref(),
             protocol: upstream.protocol,
+            has_fastcgi: upstream.fastcgi.is_some(),
             sends_proxy_protocol: upstream.send_proxy_protocol.is_some(),
             permits_tls13: tls.negotiation.permits(TlsVersion::Tls13),
             is_name_known: tls.name.is_some() || !tls.verify,
@@ -103,6 +107,7 @@ impl<'u> Relations<'u> {
         if self.protocol == Protocol::Http3 {
             self.check_http3(&mut refuse);
         }
+        self.check_fastcgi(&mut refuse);
         broken.extend(self.names_twice());
         broken
     }
@@ -203,12 +208,44 @@ impl<'u> Relations<'u> {
             let message = "max_version: protocol = \"h3\" needs TLS 1.3, which QUIC is based on".to_owned();
             refuse(UpstreamPlace::MaxVersion, message, "\"1.3\", or no max_version");
         }
-        if self.check.is_some_and(|check| check.is_tcp) {
+        if self.check.is_some_and(|check| check.kind == CheckType::Tcp) {
             let message =
                 "check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at UDP"
                     .to_owned();
             let expected = "type = \"tls\", which does a QUIC handshake, or \"http\"";
             refuse(UpstreamPlace::Check, message, expected);
+        }
+    }
+
+    /// Rejects what FastCGI does not have, and `fastcgi` without such servers.
+    fn check_fastcgi(&self, refuse: &mut impl FnMut(UpstreamPlace, String, &str)) {
+        let is_application = |server: &Server| server.scheme == Scheme::Fcgi;
+        let Some(first) = self.servers.iter().position(|server| is_application(server)) else {
+            if self.has_fastcgi && !self.servers.is_empty() {
+                let message = "fastcgi: there is no fcgi:// server".to_owned();
+                refuse(UpstreamPlace::Fastcgi, message, "servers such as fcgi://127.0.0.1:9000");
+            }
+            return;
+        };
+        if !self.has_fastcgi {
+            let message = format!("servers: {} needs to know its scripts", self.servers[first]);
+            refuse(UpstreamPlace::Server(first), message, "fastcgi = { root = \"/srv/app/public\" }");
+        }
+        if let Some(other) = self.servers.iter().position(|server| !is_application(server)) {
+            let message = format!("servers: {} does not speak FastCGI as the others do", self.servers[other]);
+            refuse(UpstreamPlace::Server(other), message, "an upstream for each protocol");
+        }
+        if self.protocol.is_multiplexed() {
+            let message = "protocol: fcgi:// servers speak FastCGI".to_owned();
+            refuse(UpstreamPlace::Upstream, message, "no protocol");
+        }
+        if self.sends_proxy_protocol {
+            let message = "send_proxy_protocol: applications behind FastCGI read no PROXY header".to_owned();
+            refuse(UpstreamPlace::ProxyProtocol, message, "no such option: REMOTE_ADDR names the client");
+        }
+        if let Some(CheckRelations { kind: CheckType::Tls | CheckType::Grpc, .. }) = self.check {
+            let message = "check: fcgi:// servers have neither TLS nor gRPC".to_owned();
+            refuse(UpstreamPlace::Check, message, "type = \"http\" with the path of a ping page, or \"tcp\"");
         }
     }
 }

@@ -16,7 +16,9 @@ use crate::tables::upstream::options::UpstreamWritten;
 use crate::tables::upstream::relations::{Broken, CheckRelations, Relations, UpstreamPlace};
 use crate::tables::upstream::sticky::{SESSIONS, StickyWritten, TTL, attributes};
 use crate::tables::upstream::watch::{CheckType, CheckWritten};
-use crate::tables::upstream::{Check, Probe, StickyCookie, StickySessions, StickyTable, Upstream, sticky};
+use crate::tables::upstream::{
+    Check, Probe, StickyCookie, StickySessions, StickyTable, Upstream, fastcgi, sticky,
+};
 
 /// Adds mistakes about relations between the options of an upstream.
 pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) {
@@ -35,6 +37,9 @@ pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut 
     if let Some(check) = &written.check {
         check_check(check, reader);
     }
+    if let Some(scripts) = &written.fastcgi {
+        fastcgi::check(scripts, reader);
+    }
     let place = |of: UpstreamPlace| match of {
         UpstreamPlace::Server(index) => &written.servers[index].at,
         UpstreamPlace::HashKey => written.hash_key.as_ref().map_or(at, |key| &key.at),
@@ -47,6 +52,7 @@ pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut 
         UpstreamPlace::ProxyProtocol => {
             written.send_proxy_protocol.as_ref().map_or(at, |version| &version.at)
         }
+        UpstreamPlace::Fastcgi => written.fastcgi.as_ref().map_or(at, |fastcgi| &fastcgi.at),
         UpstreamPlace::MaxVersion => max_version(written).map_or(at, |version| &version.at),
         UpstreamPlace::Upstream => at,
     };
@@ -66,7 +72,7 @@ fn relations(written: &UpstreamWritten) -> Relations<'_> {
     let tls = written.tls.as_ref().map(|tls| &tls.value);
     let check = |check: &CheckWritten| {
         Some(CheckRelations {
-            is_tcp: check.kind? == CheckType::Tcp,
+            kind: check.kind?,
             has_port: check.port.is_some(),
             is_slower_in_doubt: check.interval_in_doubt.is_some_and(|in_doubt| in_doubt > check.interval),
         })
@@ -81,6 +87,7 @@ fn relations(written: &UpstreamWritten) -> Relations<'_> {
         eject: written.eject.as_ref().map(|eject| &eject.value),
         breaker: written.breaker.as_ref().map(|breaker| &breaker.value),
         protocol: written.protocol,
+        has_fastcgi: written.fastcgi.is_some(),
         sends_proxy_protocol: written.send_proxy_protocol.is_some(),
         permits_tls13: max_version(written).is_none_or(|version| version.value != TlsVersion::Tls12),
         is_name_known: tls.is_some_and(|tls| tls.name.is_some() || !tls.verify.value),
@@ -144,6 +151,7 @@ pub(crate) fn upstream(
     written: UpstreamWritten,
     secret: Option<&SharedSecret>,
 ) -> Option<Upstream> {
+    let protocol = written.spoken();
     let settings = FleetSettings {
         load_bound_percent: match written.load_bound {
             Some(bound) => bound.value,
@@ -162,6 +170,10 @@ pub(crate) fn upstream(
         Some(check) => Some(self::check(check.value)?),
         None => None,
     };
+    let fastcgi = match written.fastcgi {
+        Some(scripts) => Some(fastcgi::settings(scripts.value)?),
+        None => None,
+    };
     Some(Upstream {
         name,
         servers: written.servers.into_iter().map(|server| server.value).collect(),
@@ -175,7 +187,8 @@ pub(crate) fn upstream(
         retry: written.retry.retry,
         retry_budget: written.retry.budget,
         host: written.host,
-        protocol: written.protocol,
+        protocol,
+        fastcgi,
         send_proxy_protocol: written.send_proxy_protocol.map(|version| version.value),
         tls: upstream_tls(written.tls),
         pool: written.pool,

@@ -8,12 +8,12 @@ use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::declared::{count, joined};
 use crate::option::host::{TLS_NAME, tls_name};
-use crate::option::keys::STICKY;
 use crate::option::kind::{At, Located, Maybe, Switch, Text, Unless, Word};
 use crate::option::matching::is_token;
 use crate::option::named_file::{CookieSecrets, SECRETS};
 use crate::option::range::{Count, Unit, Wait};
 use crate::option::table::{Declared, Table, key, required};
+use crate::option::value_key::StickyKind;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StickyWritten {
@@ -67,13 +67,13 @@ type Entries = &'static [Declared<StickyWritten>];
 
 const BY: Entries = &[required!(
     "by",
-    Maybe(At(STICKY)),
+    Maybe(At(StickyKind)),
     StickyWritten.by,
     "How a client is recognized. `\"cookie\"`: a signed cookie that the proxy sets. \
          `\"origin-cookie:NAME\"`: a cookie that servers set. `\"client\"`: the address; \
          `\"client/24\"`: the network. `\"basic-user\"`, `\"header:NAME\"`, \
-         `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), or \
-         `\"path-parameter\"` (everything after the last `;`).",
+         `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), \
+         `\"path-parameter\"` (everything after the last `;`), or a value: `\"${app}\"`.",
 )];
 
 const REMEMBERED: Entries = &[

@@ -13,7 +13,7 @@ use crate::option::pairs::{Pair, Pairs};
 use crate::option::range::{Count, NonZero, Unit, Wait};
 use crate::option::statuses::{Statuses, StatusesKind};
 use crate::option::table::{Table, key, required};
-use crate::tables::upstream::{BodyRule, Check};
+use crate::tables::upstream::{BodyRule, Check, Probe};
 
 #[derive(Debug, Clone)]
 pub(crate) struct CheckWritten {
@@ -80,6 +80,19 @@ impl CheckType {
     /// The keyword in the file.
     pub(crate) fn word(self) -> &'static str {
         CHECK_TYPES.iter().find(|(_, known)| *known == self).map_or("", |(word, _)| word)
+    }
+}
+
+impl Probe {
+    /// The type that has this action.
+    pub(crate) fn kind(&self) -> CheckType {
+        match self {
+            Self::Http { .. } => CheckType::Http,
+            Self::Tcp => CheckType::Tcp,
+            Self::Tls => CheckType::Tls,
+            Self::Grpc { .. } => CheckType::Grpc,
+            Self::Command { .. } => CheckType::Command,
+        }
     }
 }
 
@@ -277,7 +290,9 @@ pub(crate) static EJECT: Table<EjectionSettings> = Table {
             "up_min",
             Count { range: 0..=100, unit: Unit::Percent },
             EjectionSettings.up_percent_min,
-            "This share of the servers of a priority is never ejected, and always at least one server.",
+            "This share of the servers of a priority is never ejected, and always at least one server. If all servers \
+             of a priority fail and a later one has a server that does not, they are ejected nevertheless. 100%: no \
+             server is ever ejected.",
         ),
     ],
 };

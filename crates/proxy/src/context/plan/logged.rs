@@ -1,6 +1,7 @@
 //! Sampling of the access log.
 
 use config::RouteLog;
+use shape::Millionths;
 use telemetry::WHOLE;
 
 /// The requests of a route that are logged.
@@ -17,11 +18,13 @@ pub(crate) enum Logged {
 }
 
 impl Logged {
-    pub(crate) fn new(settings: Option<RouteLog>) -> Self {
+    pub(crate) fn new(settings: Option<&RouteLog>) -> Self {
         match settings {
             None | Some(RouteLog::All) => Self::All,
             Some(RouteLog::Off) => Self::Off,
-            Some(RouteLog::Share(share)) => {
+            // The condition is evaluated before: see `PlanRoute::log_when`.
+            Some(RouteLog::When(_, Millionths::WHOLE)) => Self::All,
+            Some(RouteLog::Share(share) | RouteLog::When(_, share)) => {
                 let millionths = share.millionths();
                 // With share 0, only failed requests are logged, each representing itself.
                 let weight = (u64::from(WHOLE) * 1_000_000).checked_div(millionths.into());
@@ -44,17 +47,15 @@ impl Logged {
 
 #[cfg(test)]
 mod tests {
-    use shape::Millionths;
-
     use super::*;
 
     #[test]
     fn a_line_of_a_sample_stands_for_those_without_one() {
         let sample =
-            |millionths| Logged::new(Some(RouteLog::Share(Millionths::of_millionths(millionths).unwrap())));
+            |millionths| Logged::new(Some(&RouteLog::Share(Millionths::of_millionths(millionths).unwrap())));
         for (logged, has_failed, drawn, weight) in [
             (Logged::new(None), false, 999_999, Some(100)),
-            (Logged::new(Some(RouteLog::Off)), true, 0, None),
+            (Logged::new(Some(&RouteLog::Off)), true, 0, None),
             (sample(10_000), false, 9_999, Some(10_000)),
             (sample(10_000), false, 10_000, None),
             (sample(10_000), true, 10_000, Some(100)),

@@ -49,7 +49,7 @@ impl Passthrough {
             rule.protocols.is_empty() || rule.protocols.iter().any(offers)
         });
         let rule = found?;
-        let drawn = rule.to.draw(random);
+        let drawn = rule.to.among(|_| true).draw(random);
         rule.upstreams.iter().find(|(upstream, _)| *upstream == drawn)
     }
 }

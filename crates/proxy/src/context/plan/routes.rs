@@ -11,8 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, Redis, Shared, TokenKeys, WebBotAuth};
-use expression::Expression;
+use config::{
+    Action, Compress, Config, DenyRule, Jwt, KeySource, RateLimit, Redis, RouteLog, Shared, TokenKeys,
+    WebBotAuth,
+};
+use expression::{ExchangeStage, Expression, Fact};
 use route::{
     AccessList, BytePattern, Credentials, CredentialsDigest, PathRule, RateLimiter, RequestParts, RouteRule,
     RouteTable, SharedIdentity, Users, VerifiedCredentials,
@@ -41,8 +44,8 @@ use transport::delay::Delayed;
 const VERIFIED_MAX: usize = 1024;
 const VERIFIED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// The index in place of an upstream's for a route without one.
-const NO_UPSTREAM: usize = usize::MAX;
+/// The index in place of an upstream's, for a route or a request without one.
+pub(crate) const NO_UPSTREAM: usize = usize::MAX;
 
 pub struct PlanRoute {
     /// Index of the upstream; `NO_UPSTREAM` if the action needs none.
@@ -54,7 +57,11 @@ pub struct PlanRoute {
     pub(crate) is_cached: bool,
     /// The condition under which requests use the cache.
     pub(crate) cache_when: Option<Arc<Expression>>,
+    /// The values in the cache key, with their names.
+    pub(crate) key_values: Box<[(Box<str>, Arc<Expression>)]>,
     pub(crate) logged: Logged,
+    /// The condition under which requests are logged.
+    pub(crate) log_when: Option<Arc<Expression>>,
     pub(crate) compress: Option<Compression>,
     /// Whether requests are delayed, or may need other conditions for their server.
     pub(crate) prepares_requests: bool,
@@ -73,7 +80,7 @@ pub struct PlanRoute {
 /// A route's policies: requirements on requests, and actions besides the choice of one upstream.
 pub struct RoutePolicies {
     pub(crate) action: Action,
-    pub(crate) access: Option<Box<AccessList>>,
+    pub(crate) access: Option<Box<RouteAccess>>,
     pub(crate) limits: Vec<Limit>,
     /// Whether a rate limit counts users.
     pub(crate) limits_users: bool,
@@ -84,16 +91,30 @@ pub struct RoutePolicies {
     pub(crate) settings: Shared<config::Policies>,
     /// The files, if the route serves some.
     pub(crate) files: Option<Arc<RouteFiles>>,
+    /// The files that servers may name, if any.
+    pub(crate) accel: Option<Box<Accel>>,
     /// Keeps clients on their side of a split; see `Route::sign_splits`.
     pub(crate) split_key: Option<Box<SplitKey>>,
     /// The path pattern, whose groups edits may use.
     pub(crate) pattern: Option<BytePattern>,
     /// Whether the policies may need a request ID.
     pub(crate) names_request: bool,
+    /// Whether a condition asks for the time of the response.
+    pub(crate) asks_time: bool,
+    /// The condition for the cache, if it asks for the user.
+    pub(crate) cache_when: Option<Arc<Expression>>,
+    /// Whether templates of the route can have values.
+    pub(crate) has_values: bool,
     /// `None` if the global ones apply.
     pub(crate) ticks: Option<Box<TimeoutTicks>>,
     /// `None` if the global ones apply.
     pub(crate) client_limits: Option<Box<ClientLimits>>,
+}
+
+/// Denied clients and requests of a route.
+pub(crate) struct RouteAccess {
+    pub(crate) networks: AccessList,
+    pub(crate) rules: Box<[DenyRule]>,
 }
 
 /// Content coding of a route's bodies.
@@ -113,6 +134,30 @@ impl Compression {
         format!("{settings:?}").hash(&mut hash);
         let sent_tags = last.map(|last| Arc::clone(&last.sent_tags)).unwrap_or_default();
         Self { settings: Arc::clone(settings), number: hash.finish(), sent_tags }
+    }
+}
+
+/// Fields by which servers tell a proxy how to send a response.
+const ACCEL_FIELDS: [&str; 6] = [
+    "X-Accel-Redirect",
+    "X-Sendfile",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+    "X-Accel-Expires",
+    "X-Accel-Limit-Rate",
+];
+
+/// The folders whose files servers may name.
+pub(crate) struct Accel {
+    /// By the beginning of a path, the longest first.
+    pub(crate) folders: Vec<(String, Arc<RouteFiles>)>,
+}
+
+impl Accel {
+    fn new(settings: &config::Policies) -> Option<Box<Self>> {
+        let folders = settings.accel.iter();
+        let folders = folders.map(|folder| (folder.path.clone(), Arc::new(RouteFiles::new(&folder.files))));
+        (!settings.accel.is_empty()).then(|| Box::new(Self { folders: folders.collect() }))
     }
 }
 
@@ -340,6 +385,16 @@ fn has_conditions(rule: &RouteRule) -> bool {
         && clients.is_empty())
 }
 
+/// Whether a condition is evaluated after authentication.
+fn asks_for_user(condition: &Arc<Expression>) -> bool {
+    condition.stage() > ExchangeStage::Request
+}
+
+/// Whether a condition of the route needs what is noted for routes with policies.
+fn has_later_conditions(route: &config::Route) -> bool {
+    route.conditions().any(|condition| asks_for_user(condition.when))
+}
+
 /// Whether all policies are default, except those with a separate field in `Route`.
 fn is_default(policies: &config::Policies, default: &config::Policies) -> bool {
     let options = &policies.options;
@@ -369,8 +424,9 @@ impl PlanRoute {
         kept: &mut KeptState<'_>,
         secret: Option<KeySecret>,
     ) -> Self {
-        let is_plain =
-            matches!(settings.action, Action::Upstream(_)) && is_default(&settings.policies, &kept.default);
+        let is_plain = matches!(settings.action, Action::Upstream(_))
+            && is_default(&settings.policies, &kept.default)
+            && !has_later_conditions(settings);
         let secret = secret.filter(|_| settings.cache.is_some());
         let key_secrets = secret.map_or_else(Box::default, |secret| {
             let of = |upstream| (upstream, secret.of_space(&space_name(config, settings, upstream)));
@@ -383,12 +439,16 @@ impl PlanRoute {
         let compress =
             settings.policies.options.compress.as_ref().map(|settings| Compression::new(settings, last));
         let delay = Delayed::new(settings.shaping.delay.as_ref(), delay);
+        let log = settings.policies.options.access_log.as_ref();
+        let log_when = log.and_then(|log| if let RouteLog::When(when, _) = log { Some(when) } else { None });
         Self {
             upstream: settings.action.upstreams().next().unwrap_or(NO_UPSTREAM),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
-            cache_when: settings.cache_when.clone(),
-            logged: Logged::new(settings.policies.options.access_log),
+            cache_when: settings.cache_when.clone().filter(|when| !asks_for_user(when)),
+            key_values: key_values(settings),
+            logged: Logged::new(log),
+            log_when: log_when.cloned(),
             prepares_requests: delay.is_some() || compress.is_some(),
             compress,
             is_for_plain_http: config.is_for_plain_http(settings),
@@ -463,8 +523,8 @@ impl RoutePolicies {
 
     fn new(config: &Config, route: &config::Route, kept: &mut KeptState<'_>) -> Self {
         let settings = &route.policies;
-        let config::Access { allow, deny } = &*settings.access;
-        let is_open = allow.is_empty() && deny.is_empty();
+        let config::Access { allow, deny, rules } = &*settings.access;
+        let is_open = allow.is_empty() && deny.is_empty() && rules.is_empty();
         let pattern = route.rules.first().and_then(|rule| match &rule.path {
             PathRule::Pattern(pattern) => Some(pattern.clone()),
             PathRule::Exact(_) | PathRule::Prefix(_) => None,
@@ -479,23 +539,38 @@ impl RoutePolicies {
         if !own_fields.is_empty() {
             own_settings.request_headers = settings.request_headers.clone().removing(own_fields);
         }
+        let accel = Accel::new(settings);
+        if accel.is_some() {
+            // They name files of this machine.
+            own_settings.response_headers = settings.response_headers.clone().removing(ACCEL_FIELDS);
+        }
         let has_waits = *settings.timeouts != config::RouteTimeouts::default();
         Self {
             action: route.action.clone(),
-            access: (!is_open)
-                .then(|| Box::new(AccessList::new(allow.iter().copied(), deny.iter().copied()))),
+            access: (!is_open).then(|| {
+                let networks = AccessList::new(allow.iter().copied(), deny.iter().copied());
+                Box::new(RouteAccess { networks, rules: rules.as_slice().into() })
+            }),
             limits: kept.limits(config, &route.name, &settings.rate_limits),
             limits_users: settings.rate_limits.iter().any(|limit| limit.key.has_user()),
             authentication,
             mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
             files: match &route.action {
                 Action::Files(settings) => Some(kept.files(&route.name, settings)),
-                Action::Upstream(_) | Action::Split(_) | Action::Redirect(_) | Action::Respond(_) => None,
+                Action::Upstream(_)
+                | Action::Split(_)
+                | Action::Named(_)
+                | Action::Redirect(_)
+                | Action::Respond(_) => None,
             },
+            accel,
             // `sign_splits` sets it, because the secret may come from the previous process.
             split_key: None,
             pattern,
             names_request: names_request(&route.action, settings),
+            asks_time: route.conditions().any(|condition| condition.when.asks_for(Fact::ResponseTime)),
+            cache_when: route.cache_when.clone().filter(asks_for_user),
+            has_values: !route.values.is_empty(),
             client_limits: (*settings.limits != config::RouteLimits::default())
                 .then(|| Box::new(ClientLimits::of_route(&config.limits, &settings.limits))),
             ticks: has_waits.then(|| Box::new(TimeoutTicks::of_route(&config.timeouts, &settings.timeouts))),
@@ -504,13 +579,23 @@ impl RoutePolicies {
     }
 }
 
+/// Returns the values in the cache key of a route.
+fn key_values(settings: &config::Route) -> Box<[(Box<str>, Arc<Expression>)]> {
+    let names = settings.cache.iter().flat_map(|policy| &policy.key.values);
+    let found = names.filter_map(|name| Some((name.clone(), Arc::clone(settings.values.find(name)?))));
+    found.collect()
+}
+
 /// Whether a template may use `$request_id`. Otherwise no ID is made.
 fn names_request(action: &Action, policies: &config::Policies) -> bool {
     // A text that only looks like the variable costs an ID that is never used.
     let is_named = |text: &str| text.contains("request_id");
     let location = match action {
         Action::Redirect(redirect) => Some(redirect.to()),
-        Action::Upstream(_) | Action::Split(_) | Action::Respond(_) | Action::Files(_) => None,
+        Action::Respond(respond) => respond.body.as_ref().map(|body| body.as_str()),
+        Action::Named(named) => Some(named.name.as_str()),
+        Action::Files(files) => files.below.as_ref().map(route::RouteTemplate::as_str),
+        Action::Upstream(_) | Action::Split(_) => None,
     };
     let path = policies.rewrite.path.as_ref().map(route::PathRewrite::to);
     let host = policies.rewrite.host.as_ref().map(route::HostRewrite::as_str);

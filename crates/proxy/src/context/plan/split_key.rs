@@ -3,11 +3,10 @@
 //! Nothing is stored: the side follows from the number and the weights. So each worker, process and proxy with the same
 //! secret finds the same side, and as few clients as possible move when weights change.
 
-use balance::{InsertedCookie, ServerId, SessionParts, SessionSource};
-use route::Split;
+use balance::{InsertedCookie, ServerId, SessionFields, SessionParts, SessionSource};
+use route::SplitChoice;
 
 use super::stickiness::CookieSecret;
-use crate::shared::request_fields::RequestFields;
 
 /// Distinguishes these cookies from session cookies with the same secret. Equal for all splits.
 const CONTEXT: &str = "a split of a route";
@@ -44,8 +43,8 @@ impl SplitKey {
     /// response.
     pub(crate) fn choose(
         &self,
-        split: &Split,
-        parts: &SessionParts<'_, RequestFields<'_>>,
+        split: SplitChoice<'_>,
+        parts: &SessionParts<'_, impl SessionFields>,
         SplitInput { unix_seconds, is_https }: SplitInput,
         set_cookie: &mut Vec<u8>,
     ) -> usize {

@@ -3,6 +3,7 @@
 //! A configuration change keeps everything that it does not alter: a worker's pool belongs to a `ServerPlan`, and so
 //! lives as long as that.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct UpstreamPlan {
 }
 
 pub struct ServerPlan {
+    /// The name of its upstream.
+    pub(crate) upstream: String,
     pub config: Server,
     /// The server with the host and port to connect to: for a service, those of its record.
     pub asked: Server,
@@ -201,6 +204,19 @@ impl UpstreamPlan {
         ));
     }
 
+    /// Records that a server failed a request, and reports the first failure after a success.
+    #[cold]
+    pub(crate) fn server_failed(&self, server: usize, failure: Failure, why: Option<&str>, now: Time) {
+        let facts = failure.facts();
+        let reason = in_sentence(why.unwrap_or(facts.text));
+        let is_first = self.fleet.members()[server].health.is_first_to_report();
+        if self.watches[server].failed(facts.word, &reason, is_first, now) {
+            let Self { config, servers, .. } = self;
+            let label = &servers[server].label;
+            message::warn(&format!("upstream {}, server {label}: a request failed: {reason}", config.name));
+        }
+    }
+
     /// Logs how the end of a request changed a server's state. `last` is the request's result.
     #[cold]
     pub(crate) fn tell(&self, server: usize, event: ServerEvent, now: Time, last: Last) {
@@ -210,8 +226,15 @@ impl UpstreamPlan {
         let what = match event {
             ServerEvent::Ejected(until) => {
                 self.watches[server].count_ejection();
-                format!("ejected for {}: too many failures in a row, the last one {last}", span(until))
+                let next = match self.fleet.awaits_trial(server) {
+                    true => "; no server of its priority is left, so the next priority takes over",
+                    false => "",
+                };
+                format!("ejected for {}: too many failures in a row, the last one {last}{next}", span(until))
             }
+            ServerEvent::Recalled => format!(
+                "fails like the servers of earlier priorities, the last time {last}: those get requests again"
+            ),
             ServerEvent::CircuitOpened(until) => {
                 format!("its circuit is open for {}: requests fail, the last one {last}", span(until))
             }
@@ -223,6 +246,25 @@ impl UpstreamPlan {
         let Self { config, servers, .. } = self;
         let level = if event == ServerEvent::CircuitClosed { Level::Info } else { Level::Warn };
         message::say(level, &format!("upstream {}, server {}: {what}", config.name, servers[server].label));
+    }
+}
+
+/// Shortens a reason for use after a colon: `Connection refused (os error 111)` becomes `connection refused`.
+fn in_sentence(reason: &str) -> Cow<'_, str> {
+    let reason = reason.trim_end().trim_end_matches('.');
+    let reason = match reason.rsplit_once(" (os error ") {
+        Some((text, number)) if number.trim_end_matches(')').bytes().all(|byte| byte.is_ascii_digit()) => {
+            text
+        }
+        _ => reason,
+    };
+    let mut letters = reason.chars();
+    match (letters.next(), letters.clone().next()) {
+        // Not for abbreviations and names of fields.
+        (Some(first @ 'A'..='Z'), Some('a'..='z' | ' ')) if !reason.contains('-') => {
+            Cow::Owned(format!("{}{}", first.to_ascii_lowercase(), letters.as_str()))
+        }
+        _ => Cow::Borrowed(reason),
     }
 }
 
@@ -271,6 +313,7 @@ impl ServerPlan {
     fn new(upstream: &Upstream, listed: &Listed, tls: Option<&Arc<ClientSide>>) -> Self {
         let server = &upstream.servers[listed.place];
         Self {
+            upstream: upstream.name.clone(),
             authority: listed.server.authority(),
             asked: listed.server.clone(),
             label: listed.label.clone(),
@@ -303,6 +346,25 @@ impl ServerPlan {
     fn is_at(&self, listed: &Listed) {
         if **self.addresses.load() != listed.addresses {
             self.addresses.store(Arc::new(listed.addresses.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_fit_into_a_sentence() {
+        for (reason, expected) in [
+            ("Connection refused (os error 111)", "connection refused"),
+            ("The server did not respond in time.\n", "the server did not respond in time"),
+            ("TLS is required", "TLS is required"),
+            ("Content-Length is not a number", "Content-Length is not a number"),
+            ("an error (os error x)", "an error (os error x)"),
+            ("", ""),
+        ] {
+            assert_eq!(in_sentence(reason), expected);
         }
     }
 }

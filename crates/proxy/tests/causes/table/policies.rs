@@ -96,6 +96,11 @@ pub(crate) fn rows() -> Vec<Row> {
             Case::new("a denied network", plain).route("upstream = \"app\"\ndeny = [\"127.0.0.0/8\"]"),
         ),
         before(
+            Failure::Denied,
+            Case::new("a condition that denies", plain)
+                .route("upstream = \"app\"\ndeny = { when = 'request.path == \"/\"' }"),
+        ),
+        before(
             Failure::NoRoute,
             Case::new("another path", plain).route("upstream = \"app\"\npath = \"/app\""),
         ),
@@ -122,6 +127,14 @@ pub(crate) fn rows() -> Vec<Row> {
         before(
             Failure::Maintenance,
             Case::new("maintenance", plain).route("upstream = \"app\"\nmaintenance = true"),
+        ),
+        before(
+            Failure::NamedUpstreamUnknown,
+            Case::new("a value that names no upstream", plain)
+                .route(
+                    "upstream = \"${name}\"\nvalues = { name = 'request.headers[\"x-name\"] ?? \"nothing\"' }",
+                )
+                .detail("no upstream is named \"nothing\""),
         ),
         before(
             Failure::VerifierBusy,

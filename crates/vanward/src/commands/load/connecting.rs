@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use load::{ConnectTargets, Tls, TlsVersion};
 
+use super::values;
+
 /// Targets of connections, and their TLS.
 #[derive(clap::Args)]
 pub(super) struct Connecting {
@@ -13,8 +15,11 @@ pub(super) struct Connecting {
     /// Connect to another host and port instead, HOST:PORT:OTHER:PORT, as curl does. Can be repeated
     #[arg(long, value_name = "ENTRY")]
     connect_to: Vec<String>,
+    /// Resolve host names again at this interval, such as 30s, and use the new addresses [default: once]
+    #[arg(long, value_name = "TIME", value_parser = values::interval)]
+    resolve_every: Option<u32>,
     /// Connect to this Unix socket instead
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "connect_to"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "connect_to", "resolve_every"])]
     unix_socket: Option<PathBuf>,
     /// Accept any certificate, without verification
     #[arg(short = 'k', long)]
@@ -57,6 +62,7 @@ impl Connecting {
             resolve: self.resolve.clone(),
             connect_to: self.connect_to.clone(),
             unix_socket: self.unix_socket.clone(),
+            resolve_every_seconds: self.resolve_every,
         }
     }
 

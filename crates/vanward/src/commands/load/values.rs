@@ -10,6 +10,15 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     config::duration(text).map(|duration| duration.as_secs_f64()).map_err(|error| error.to_string())
 }
 
+/// Parses an interval of whole seconds.
+pub(super) fn interval(text: &str) -> Result<u32, String> {
+    let seconds = seconds(text)?;
+    if seconds.fract() != 0.0 || !(1.0..=86_400.0).contains(&seconds) {
+        return Err("expected whole seconds from 1s to 24h".to_owned());
+    }
+    Ok(seconds as u32)
+}
+
 /// Parses a number that may end in k, M or G.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.char_indices().last() {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use api::status::{ServerState, ServerStatus, UpstreamStatus};
 
 use super::super::table::{Align, coloured};
-use super::super::units::{count, milliseconds, rate};
+use super::super::units::{count, milliseconds, rate, time};
 use super::{Sort, StatusView, by_traffic};
 
 /// Appends an upstream and its servers as a table, unless the filter excludes all of them.
@@ -66,8 +66,14 @@ fn row(server: &ServerStatus) -> [String; 10] {
         ["weight"] => Some("weight is not the file's".to_owned()),
         _ => Some("not in the file".to_owned()),
     };
-    let notes: Vec<String> =
-        server.reason.clone().into_iter().chain(priority(server)).chain(changed).collect();
+    let notes: Vec<String> = server
+        .reason
+        .clone()
+        .into_iter()
+        .chain(priority(server))
+        .chain(changed)
+        .chain(last_error(server))
+        .collect();
     let last_minute = &server.traffic.last_minute;
     [
         server.label.clone(),
@@ -86,6 +92,12 @@ fn row(server: &ServerStatus) -> [String; 10] {
 /// The note for a server that gets no requests while enough servers of higher priority are up.
 pub(crate) fn priority(server: &ServerStatus) -> Option<String> {
     (server.priority > 0).then(|| format!("priority {}", server.priority))
+}
+
+/// The note for a server that has failed a request, in any state.
+pub(crate) fn last_error(server: &ServerStatus) -> Option<String> {
+    let error = server.last_error.as_ref()?;
+    Some(format!("last error {} ago: {}", time(error.seconds_ago as u64), error.reason))
 }
 
 fn word(state: ServerState) -> &'static str {
@@ -108,6 +120,7 @@ fn colour_of(state: ServerState) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use api::status::ServerErrorStatus;
     use api::traffic::{RatesStatus, TrafficStatus};
 
     use super::*;
@@ -124,6 +137,7 @@ mod tests {
             traffic: TrafficStatus::default(),
             response_time_ms: None,
             changes: Vec::new(),
+            last_error: None,
         }
     }
 
@@ -145,7 +159,13 @@ mod tests {
             changes: vec!["drained".to_owned(), "weight".to_owned()],
             ..server("a", ServerState::Draining, Some("no running requests"))
         };
-        let up = ServerStatus { traffic: busy, ..server("10.0.0.1:9000", ServerState::Up, None) };
+        let last_error = Some(ServerErrorStatus {
+            seconds_ago: 63.4,
+            cause: "upstream-refused".to_owned(),
+            reason: "connection refused".to_owned(),
+            failures: 3,
+        });
+        let up = ServerStatus { traffic: busy, last_error, ..server("10.0.0.1:9000", ServerState::Up, None) };
         UpstreamStatus {
             name: "app".to_owned(),
             balance: "round-robin".to_owned(),
@@ -169,7 +189,7 @@ mod tests {
         let expected = "
 upstream app (round-robin), 1 session, 4 waiting for a server
   SERVER         STATE     WEIGHT  RUNNING  REQUESTS    /S  FAILED/S      P50     P99
-  10.0.0.1:9000  up             1       12    123456  50.0      0.25  1.25 ms  1.23 s
+  10.0.0.1:9000  up             1       12    123456  50.0      0.25  1.25 ms  1.23 s  last error 1 min 3 s ago: connection refused
   a              draining     100       12         0     0         0        -       -  no running requests; priority 1; weight is not the file's
   failed attempts: upstream-refused 3; 1 retry
 ";

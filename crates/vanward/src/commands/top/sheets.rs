@@ -4,7 +4,7 @@ use api::live::{LiveStatus, RequestStage};
 use api::status::{RouteCacheStatus, ServerState, ServerStatus, StatusReport, UpstreamStatus};
 use api::traffic::TrafficStatus;
 
-use super::super::status::priority;
+use super::super::status::{last_error, priority};
 use super::super::table::Align;
 use super::super::units::{bytes, count, milliseconds, percent, rate};
 use super::order::TopServer;
@@ -231,7 +231,7 @@ fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> SheetRow {
             per_second(last_minute.server_errors_per_second),
             time(last_minute.p50_ms),
             time(last_minute.p99_ms),
-            word(server.reason.clone().or_else(|| priority(server)).unwrap_or_default()),
+            word(why(server)),
         ],
         tone,
         subject: RowSubject::Server(TopServer {
@@ -241,6 +241,13 @@ fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> SheetRow {
             others_up,
         }),
     }
+}
+
+/// Why a server gets no requests, and the last one that it failed.
+fn why(server: &ServerStatus) -> String {
+    let state = server.reason.clone().or_else(|| priority(server));
+    let notes: Vec<String> = state.into_iter().chain(last_error(server)).collect();
+    notes.join("; ")
 }
 
 fn clients(live: &LiveStatus) -> Sheet {

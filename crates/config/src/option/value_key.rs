@@ -1,0 +1,109 @@
+//! Values as parts of keys: `${app}`.
+
+use std::sync::Arc;
+
+use ::route::RateKeyPart;
+use balance::SessionSource;
+use expression::Expression;
+use mistake::nearest;
+use toml::de::DeValue;
+
+use crate::document::reader::Reader;
+use crate::option::form::Form;
+use crate::option::keys::{HASH_KEY, RATE_KEY, STICKY};
+use crate::option::kind::{Described, Kind};
+use crate::option::table::Written;
+
+/// The value that a text names, as `${NAME}`; `None` if the text has another form. An unknown value is a mistake.
+pub(crate) fn value(written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<Arc<Expression>>> {
+    let DeValue::String(text) = written.value.get_ref() else { return None };
+    let name = text.strip_prefix("${")?.strip_suffix('}')?;
+    let full = format!("values.{name}");
+    if let Some(meaning) = reader.expression_names.definition(&full) {
+        return Some(Some(Arc::new(Expression::from_name(&full, meaning))));
+    }
+    let known = reader.expression_names.names().filter_map(|name| name.strip_prefix("values."));
+    let near = nearest(name, known).map(|near| format!("${{{near}}}"));
+    let message = format!("{}: no value is named {name:?}", written.name);
+    let mistake = reader.mistake(&written.value.span(), message);
+    reader.add(mistake.meaning(near).expecting("the name of a value, which [values] or values declares"));
+    Some(None)
+}
+
+/// `${app}`, as it is written.
+pub(crate) fn written_value(value: &Expression) -> String {
+    let name = value.as_str();
+    format!("${{{}}}", name.strip_prefix("values.").unwrap_or(name))
+}
+
+/// The key of a sticky session or a split, which can be a value.
+pub(crate) struct StickyKind;
+
+impl Described for StickyKind {
+    fn form(&self) -> Form {
+        Form::words(STICKY.expected.replace(" or path", ", a value such as ${app}, or path"))
+    }
+}
+
+impl Kind<Option<SessionSource>> for StickyKind {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<SessionSource>> {
+        match value(written, reader) {
+            Some(value) => value.map(|value| Some(source(&value))),
+            None => STICKY.read(written, reader),
+        }
+    }
+
+    fn print(&self, source: &Option<SessionSource>) -> Option<String> {
+        STICKY.print(source)
+    }
+}
+
+/// The key that requests are hashed by, which can be a value.
+pub(crate) struct HashKeyKind;
+
+impl Described for HashKeyKind {
+    fn form(&self) -> Form {
+        Form::words(HASH_KEY.expected.replace(" or basic-user", ", basic-user, or a value such as ${app}"))
+    }
+}
+
+impl Kind<SessionSource> for HashKeyKind {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<SessionSource> {
+        match value(written, reader) {
+            Some(value) => value.map(|value| source(&value)),
+            None => HASH_KEY.read(written, reader),
+        }
+    }
+
+    fn print(&self, source: &SessionSource) -> Option<String> {
+        HASH_KEY.print(source)
+    }
+}
+
+/// A value as the key of a session. The proxy looks it up by name, because a route may have its own of that name.
+fn source(value: &Expression) -> SessionSource {
+    SessionSource::Value(value.as_str().trim_start_matches("values.").to_owned())
+}
+
+/// The key of a rate limit, which can have values. `None` counts all requests of the route together.
+pub(crate) struct RateKeyKind;
+
+impl Described for RateKeyKind {
+    fn form(&self) -> Form {
+        let words = RATE_KEY.expected.replace(" or route", " a value such as ${app}, or route");
+        Form::words(words)
+    }
+}
+
+impl Kind<Option<RateKeyPart>> for RateKeyKind {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<RateKeyPart>> {
+        match value(written, reader) {
+            Some(value) => value.map(|value| Some(RateKeyPart::Value(value))),
+            None => RATE_KEY.read(written, reader),
+        }
+    }
+
+    fn print(&self, part: &Option<RateKeyPart>) -> Option<String> {
+        RATE_KEY.print(part)
+    }
+}

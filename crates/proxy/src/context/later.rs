@@ -1,0 +1,142 @@
+//! Conditions of options that are evaluated after authentication, or with the response.
+//!
+//! `seen` has those of the request alone. Facts are gathered only for options that have a condition.
+
+use std::time::Instant;
+
+use expression::Expression;
+use http1::BodyFraming;
+use route::{LaterFacts, ResponseFacts};
+
+use crate::context::exchange_slot::CurrentRequest;
+use crate::context::plan::Compression;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
+use crate::context::seen::SeenConditions;
+
+/// A request with what is known of its exchange, to evaluate conditions.
+pub(crate) struct ExchangeConditions<'a> {
+    ctx: ExchangeContext<'a>,
+    routed: &'a RoutedRequest,
+    request: &'a CurrentRequest,
+    later: LaterFacts<'a>,
+}
+
+/// A response, for conditions.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownResponse<'a> {
+    pub(crate) status: u16,
+    /// The text of the head.
+    pub(crate) head: &'a [u8],
+    /// The length of the body; `None` means the one in the head.
+    pub(crate) size: Option<u64>,
+    /// The server of the response; empty if none was asked.
+    pub(crate) server: &'a str,
+}
+
+impl<'a> ExchangeConditions<'a> {
+    /// Takes a request whose client is authenticated, if its route requires that.
+    pub(crate) fn new(
+        ctx: &ExchangeContext<'a>,
+        routed: &'a RoutedRequest,
+        request: &'a CurrentRequest,
+    ) -> Self {
+        let user = routed.policies(ctx).map(|policies| policies.user(routed.user, request.texts.user()));
+        let later = LaterFacts {
+            user: user.unwrap_or_default(),
+            claims: request.texts.vouched.as_ref().map(|vouched| &vouched.claims),
+            ..LaterFacts::default()
+        };
+        Self { ctx: *ctx, routed, request, later }
+    }
+
+    /// Adds the upstream of the request and its server; empty if no server is asked.
+    pub(crate) fn forwarded(self, server: &'a str) -> Self {
+        let upstream = self.ctx.snapshot.plan.upstreams.get(self.routed.upstream.get());
+        let upstream = upstream.map_or("", |upstream| upstream.config.name.as_str());
+        Self { later: LaterFacts { upstream, server, ..self.later }, ..self }
+    }
+
+    /// Adds the response, whose head is known now, and its server.
+    pub(crate) fn answered(self, response: KnownResponse<'a>) -> Self {
+        let KnownResponse { status, head, size, server } = response;
+        let time = self.request.texts.began.map(|began| began.elapsed());
+        let response = Some(ResponseFacts { status, head, size, time });
+        let cache_status = self.routed.cached.get().word();
+        let known = self.forwarded(server);
+        Self { later: LaterFacts { response, cache_status, ..known.later }, ..known }
+    }
+
+    /// Replaces the time of the response by that of an earlier moment.
+    pub(crate) fn answered_at(mut self, moment: Option<Instant>) -> Self {
+        if let Some(response) = &mut self.later.response {
+            let began = self.request.texts.began;
+            response.time = began.zip(moment).map(|(began, moment)| moment.saturating_duration_since(began));
+        }
+        self
+    }
+
+    pub(crate) fn hold(&self, condition: &Expression) -> bool {
+        let Self { ctx, routed, request, later } = self;
+        let condition = ctx.snapshot.conditions.own(condition);
+        let bytes = request.head_bytes();
+        let path = routed.target.path.for_bytes(bytes);
+        let scratch = &mut ctx.worker.expression_scratch.borrow_mut();
+        let seen = SeenConditions { ctx: *ctx, routed, head: &request.head, bytes };
+        seen.with_facts(condition, |facts| facts.hold_later(condition, path, later, scratch))
+    }
+}
+
+/// Whether the condition of an option holds once the client is authenticated; true without one.
+#[inline]
+pub(crate) fn holds(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    condition: Option<&Expression>,
+) -> bool {
+    condition.is_none_or(|condition| ExchangeConditions::new(ctx, routed, request).hold(condition))
+}
+
+/// Returns how a response is coded for the client; `None` if the route codes none, or its condition does not hold.
+#[inline]
+pub(crate) fn compression<'c, 'r>(
+    ctx: &ExchangeContext<'c>,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    response: impl FnOnce() -> KnownResponse<'r>,
+) -> Option<&'c Compression> {
+    let compression = routed.compression(ctx)?;
+    let is_coded = compression
+        .settings
+        .when
+        .as_deref()
+        .is_none_or(|when| ExchangeConditions::new(ctx, routed, request).answered(response()).hold(when));
+    is_coded.then_some(compression)
+}
+
+/// Returns the lifetime that a rule of the route sets for a response that may be stored, in milliseconds.
+pub(crate) fn ttl_ms<'a>(
+    ctx: &ExchangeContext<'a>,
+    routed: &'a RoutedRequest,
+    request: &'a CurrentRequest,
+    response: KnownResponse<'a>,
+) -> Option<u64> {
+    let rules = &ctx.snapshot.plan.config.routes[routed.route].cache_rules;
+    if rules.is_empty() {
+        return None;
+    }
+    let known = ExchangeConditions::new(ctx, routed, request).answered(response);
+    rules.iter().find(|rule| known.hold(&rule.when)).map(|rule| rule.ttl_ms)
+}
+
+/// Returns a request with the decisions that conditions ask for, where the admitted one is gone.
+#[cold]
+pub(crate) fn routed_again(
+    ctx: &ExchangeContext<'_>,
+    request: &CurrentRequest,
+    known: RoutedRequest,
+) -> RoutedRequest {
+    let framing = http1::request_framing(&request.head, request.head_bytes()).unwrap_or(BodyFraming::None);
+    let has_policies = ctx.snapshot.plan.routes[known.route].policies.is_some();
+    RoutedRequest { framing, has_policies, ..known }
+}

@@ -1,0 +1,16 @@
+//! Applications behind FastCGI, played by the test.
+
+/// A proxy with an application behind it.
+mod application;
+/// Requests as applications get them.
+mod requests;
+/// Responses of applications.
+mod responses;
+/// Applications that break off or break rules.
+mod broken;
+/// Scripts of paths.
+mod scripts;
+/// Kept connections, retries and health checks.
+mod pool;
+/// Policies of the route on top.
+mod policies;

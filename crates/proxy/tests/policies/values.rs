@@ -1,0 +1,364 @@
+//! Values in every place that knows them: computed from requests of clients, which cannot break out of the place.
+
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get, read};
+use testkit::text::OK;
+use testkit::wait::Patience;
+
+const ROUTES: &str = r#"
+trusted_proxies = ["127.0.0.1"]
+[log]
+target = "{dir}/access.log"
+format = '{"status":$status,"app":${app},"shown":"<${app}>","target":$target}'
+[cache]
+memory = "1MiB"
+
+[values]
+app = 'request.query["app"] ?? "www"'
+is_long = 'values.app.size() > 3'
+kind = 'values.is_long ? "long" : "short"'
+waits = 'duration("1h30m")'
+
+[[route]]
+path = "/fields"
+upstream = "blue"
+request_headers = { set = { X-App = "<${app}>", X-Kind = "${kind} ${is_long} ${waits}", X-Absent = "${absent}" } }
+response_headers = { set = { X-App = "${app}" } }
+values = { absent = 'request.headers["x-none"]' }
+
+[[route]]
+path = "/when"
+when = 'values.kind == "long"'
+respond = { status = 200, body = "long" }
+
+[[route]]
+path = "/when"
+respond = { status = 200, body = "short ${app}" }
+
+[[route]]
+path = "/html"
+respond = { status = 200, body = "<p title='${app}'>${app}", content_type = "text/html" }
+
+[[route]]
+path = "/json"
+respond = { status = 403, body = "{\"app\":\"${app}\",\"price\":\"$5 $${x}\"}", content_type = "application/json" }
+
+[[route]]
+path = "/moved"
+redirect = { to = "https://${app}.example.com/${app}?a=${app}" }
+
+[[route]]
+path = "/rewritten"
+upstream = "blue"
+rewrite = { path = "/below/${app}", host = "${app}.internal" }
+
+[[route]]
+path = "/limited"
+respond = { status = 204 }
+rate_limit = { rate = "1/h", key = "${app}" }
+
+[[route]]
+path = "/kept"
+upstream = "blue"
+values = { app = 'request.headers["x-app"] ?? "none"' }
+cache = { ttl = "1h", key_values = "app", show_key = true }
+
+[[route]]
+path = "/named"
+upstream = "${color}"
+values = { color = 'request.headers["x-color"] ?? "blue"' }
+
+[[route]]
+path = "/chosen"
+upstream = "${color}"
+values = { color = 'request.headers["x-color"] == "green" ? "green" : "blue"' }
+
+[upstream.blue]
+servers = ["http://{0}"]
+[upstream.green]
+servers = ["http://{1}"]
+"#;
+
+fn line<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = head.lines().filter_map(|line| line.split_once(": "));
+    pairs.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+fn with<'a>(target: &'a str, fields: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { fields, ..get(target) }
+}
+
+/// Sends a request that reaches a server, and returns what it saw.
+fn forwarded(scene: &Scene, spoken: Spoken, server: usize, asked: &BodylessRequest<'_>) -> (String, Got) {
+    let mut client = scene.client(spoken).asking(asked);
+    let mut peer = scene.accept(server);
+    let seen = peer.head();
+    peer.sends(OK.replace("Content-Length", "Connection: close\r\nContent-Length"));
+    (seen, client.gets())
+}
+
+#[test]
+fn fields_have_values() {
+    for spoken in BOTH {
+        let scene = Scene::new(ROUTES);
+        for (target, app, kind) in [
+            ("/fields", "www", "short false 1h30m"),
+            ("/fields?app=shop", "shop", "long true 1h30m"),
+            ("/fields?app=a%0d%0aX-Evil:%201%00", "a  X-Evil: 1", "long true 1h30m"),
+        ] {
+            let (seen, got) = forwarded(&scene, spoken, 0, &get(target));
+            let sent = line(&seen, "x-app").unwrap_or_default();
+            assert_eq!(sent.trim_end_matches([' ', '>']), format!("<{app}"), "{spoken:?} {target}: {seen}");
+            assert_eq!(line(&seen, "x-kind"), Some(kind), "{spoken:?} {target}");
+            assert_eq!(line(&seen, "x-absent"), None, "{seen}");
+            assert_eq!(line(&seen, "x-evil"), None, "{seen}");
+            assert_eq!(got.field("x-app"), Some(app), "{spoken:?} {target}");
+        }
+    }
+}
+
+#[test]
+fn conditions_and_bodies_have_values() {
+    let scene = Scene::new(ROUTES);
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (target, status, body) in [
+            ("/when", 200, "short www"),
+            ("/when?app=shop", 200, "long"),
+            ("/when?app=%22%0a", 200, "short \"\n"),
+            (
+                "/html?app=%3Cb%3E%27%26",
+                200,
+                "<p title='&#x3C;b&#x3E;&#x27;&#x26;'>&#x3C;b&#x3E;&#x27;&#x26;",
+            ),
+            ("/json?app=%22%0a%5c", 403, r#"{"app":"\u0022\u000A\u005C","price":"$5 ${x}"}"#),
+        ] {
+            let got = client.asks_for(&get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{spoken:?} {target}");
+            assert_eq!(got.field("content-length"), Some(body.len().to_string().as_str()));
+        }
+    }
+}
+
+#[test]
+fn urls_have_values_that_stay_in_their_part() {
+    for spoken in BOTH {
+        let scene = Scene::new(ROUTES);
+        for (app, location) in [
+            ("", "https://www.example.com/www?a=www"),
+            ("?app=a.b", "https://a.b.example.com/a.b?a=a.b"),
+            (
+                "?app=evil.net/%3fx%23%26%0d%0a",
+                "https://evil.net%2F%3Fx%23%26%0D%0A.example.com/evil.net/%3Fx%23&%0D%0A?a=evil.net/%3Fx%23%26%0D%0A",
+            ),
+        ] {
+            let got = scene.answer(spoken, &get(&format!("/moved{app}")));
+            assert_eq!((got.status, got.field("location")), (308, Some(location)), "{spoken:?} {app}");
+        }
+        let (seen, _) = forwarded(&scene, spoken, 0, &get("/rewritten/x?app=a"));
+        assert!(seen.starts_with("GET /below/a/x?app=a HTTP/1.1\r\n"), "{seen}");
+        assert_eq!(line(&seen, "host"), Some("a.internal"));
+        for app in ["..", "../..", "a/../b", "%2e%2e", "a b", "a%0d%0a"] {
+            let got = scene.answer(spoken, &get(&format!("/rewritten/x?app={app}")));
+            assert_eq!(got.status, 400, "{spoken:?} {app}: its path is ambiguous, or its host is none");
+        }
+    }
+}
+
+#[test]
+fn requests_are_counted_by_a_value() {
+    let scene = Scene::new(ROUTES);
+    for (spoken, prefix) in [(Spoken::Http1, "a"), (Spoken::Http2, "b")] {
+        for (app, status) in [("1", 204), ("1", 429), ("2", 204), ("2", 429)] {
+            let got = scene.answer(spoken, &get(&format!("/limited?app={prefix}{app}")));
+            assert_eq!(got.status, status, "{spoken:?} {app}");
+        }
+    }
+}
+
+#[test]
+fn responses_are_stored_for_a_value() {
+    for spoken in BOTH {
+        let scene = Scene::new(ROUTES);
+        let stored = |body: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\nDate: D\r\nCache-Control: max-age=60\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        };
+        for app in ["one", "two"] {
+            let fields = format!("x-app: {app}\n");
+            let mut client = scene.client(spoken).asking(&with("/kept", &fields));
+            let mut server = scene.accept(0);
+            server.head();
+            server.sends(stored(app));
+            assert_eq!(client.gets().body, app);
+        }
+        for app in ["one", "two", "one"] {
+            let got = scene.answer(spoken, &with("/kept", &format!("x-app: {app}\n")));
+            assert_eq!((got.status, got.body.as_str()), (200, app), "{spoken:?}");
+            let status = got.field("cache-status").unwrap_or_default();
+            assert!(status.contains("hit"), "{status}");
+        }
+    }
+}
+
+#[test]
+fn a_value_names_the_upstream() {
+    let (running, directory) = {
+        let scene = Scene::new(ROUTES);
+        for spoken in BOTH {
+            for (target, color, server) in [
+                ("/named", "", 0),
+                ("/named", "x-color: green\n", 1),
+                ("/named", "x-color: blue\n", 0),
+                ("/chosen", "x-color: green\n", 1),
+                ("/chosen", "x-color: red\n", 0),
+            ] {
+                let (_, got) = forwarded(&scene, spoken, server, &with(target, color));
+                assert_eq!(got.status, 200, "{spoken:?} {target} {color}");
+            }
+            for color in ["x-color: red\n", "x-color:\n", "x-color: Blue\n"] {
+                let got = scene.answer(spoken, &with("/named?app=none", color));
+                assert_eq!(got.status, 503, "{spoken:?} {color}");
+            }
+        }
+        scene.into_parts()
+    };
+    running.drain();
+    running.wait();
+    let log = std::fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+    let refused = log.lines().filter(|line| line.contains("\"app\":\"none\",\"shown\":\"<none>\"")).count();
+    assert_eq!(refused, 6, "{log}");
+}
+
+#[test]
+fn lines_of_the_log_have_the_values_of_the_route() {
+    let scene = Scene::new(ROUTES);
+    for (target, fields) in [("/when?app=%22%0a", ""), ("/none", ""), ("/limited?app=log", "")] {
+        scene.answer(Spoken::Http1, &with(target, fields));
+    }
+    let (running, directory) = scene.into_parts();
+    running.drain();
+    running.wait();
+    let log = std::fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+    let mut lines: Vec<&str> = log.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            r#"{"status":200,"app":"\"\n","shown":"<\"\n>","target":"/when?app=%22%0a"}"#,
+            r#"{"status":204,"app":"log","shown":"<log>","target":"/limited?app=log"}"#,
+            r#"{"status":404,"app":"www","shown":"<www>","target":"/none"}"#,
+        ]
+    );
+}
+
+/// The detail in the log says which name was wrong.
+#[test]
+fn an_unknown_upstream_is_in_the_log() {
+    let routes = ROUTES.replace(
+        "format = '{\"status\":$status,\"app\":${app},\"shown\":\"<${app}>\",\"target\":$target}'",
+        "format = \"json\"",
+    );
+    let scene = Scene::new(&routes);
+    scene.answer(Spoken::Http1, &with("/named", "x-color: red\"\n"));
+    let (running, directory) = scene.into_parts();
+    running.drain();
+    running.wait();
+    let log = std::fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+    let line: serde_json::Value = serde_json::from_str(log.lines().next().expect("a line")).expect("is JSON");
+    assert_eq!(line["cause"], "named-upstream-unknown");
+    assert_eq!(line["detail"], "no upstream is named \"red\\\"\"");
+}
+
+#[test]
+fn a_reload_changes_values() {
+    let scene =
+        Scene::new("values = { a = '\"first\"' }\n[[route]]\nrespond = { status = 200, body = \"${a}\" }");
+    let mut client = scene.client(Spoken::Http1);
+    assert_eq!(client.asks_for(&get("/")).body, "first");
+    let text = "workers = 2\nvalues = { a = '\"second\"' }\n[[route]]\nrespond = { status = 200, body = \"${a}\" }\n\
+                [[listen]]\naddress = \"127.0.0.1:0\"\n";
+    scene.running().reload(read(text)).expect("is valid");
+    for spoken in BOTH {
+        assert_eq!(scene.answer(spoken, &get("/")).body, "second", "{spoken:?}");
+    }
+}
+
+/// Each value of a request is what it was before, however long the request takes and wherever it is used.
+#[test]
+fn the_time_of_a_request_stands_still() {
+    let routes = "values = { now = 'time', shown = 'values.now == time' }\n[[route]]\nupstream = \"app\"\n\
+                  request_headers = { set = { X-Now = \"${now}\" } }\n\
+                  response_headers = { set = { X-Now = \"${now}\", X-Shown = \"${shown}\" } }\n\
+                  [upstream.app]\nservers = [\"http://{0}\"]\n";
+    for spoken in BOTH {
+        let scene = Scene::new(routes);
+        let mut client = scene.client(spoken).asking(&get("/"));
+        let mut server = scene.accept(0);
+        let seen = server.head();
+        let sent = line(&seen, "x-now").expect("it is sent").to_owned();
+        // Another request proves that the proxy's clock has gone on.
+        loop {
+            let mut other = scene.client(spoken).asking(&get("/"));
+            let mut peer = scene.accept(0);
+            let now = line(&peer.head(), "x-now").expect("it is sent").to_owned();
+            peer.sends(OK);
+            other.gets();
+            if now != sent {
+                break;
+            }
+        }
+        server.sends(OK);
+        let got = client.gets();
+        assert_eq!(got.field("x-now"), Some(sent.as_str()), "{spoken:?}");
+        assert_eq!(got.field("x-shown"), Some("true"), "{spoken:?}");
+    }
+}
+
+/// Returns the index of the server that gets a request.
+fn server_of(scene: &Scene, spoken: Spoken, asked: &BodylessRequest<'_>) -> usize {
+    let mut client = scene.client(spoken).asking(asked);
+    let patience = Patience::new();
+    loop {
+        for server in 0..2 {
+            if let Some(mut peer) = scene.try_accept(server) {
+                peer.head();
+                peer.sends(OK.replace("Content-Length", "Connection: close\r\nContent-Length"));
+                client.gets();
+                return server;
+            }
+        }
+        patience.wait("a server is asked");
+    }
+}
+
+#[test]
+fn clients_stay_with_the_server_of_their_value() {
+    const TOP: &str = "values = { tenant = 'request.headers[\"x-tenant\"] ?? \"none\"' }\n[[route]]\n";
+    const APP: &str = "\n[upstream.app]\nservers = [\"http://{0}\", \"http://{1}\"]\n";
+    for rest in [
+        format!("upstream = \"app\"{APP}sticky = {{ by = \"${{tenant}}\" }}\n"),
+        format!(
+            "upstream = \"app\"{APP}balance = \"consistent-hash\"\nhash_key = \"${{tenant}}\"\nload_bound = \"off\"\n"
+        ),
+        "split = { one = 1, two = 1 }\nsticky = { by = \"${tenant}\" }\n\
+         [upstream.one]\nservers = [\"http://{0}\"]\n[upstream.two]\nservers = [\"http://{1}\"]\n"
+            .to_owned(),
+        // The route's own value counts, also for the upstream's sessions.
+        format!(
+            "values = {{ tenant = 'request.query[\"tenant\"] ?? \"\"' }}\nupstream = \"app\"{APP}\
+             sticky = {{ by = \"${{tenant}}\" }}\n"
+        ),
+    ] {
+        let scene = Scene::new(&format!("{TOP}{rest}"));
+        let tenants: Vec<(String, String)> =
+            (0..16).map(|tenant| (format!("/?tenant={tenant}"), format!("x-tenant: {tenant}\n"))).collect();
+        let servers = |spoken| -> Vec<usize> {
+            tenants.iter().map(|(target, fields)| server_of(&scene, spoken, &with(target, fields))).collect()
+        };
+        let first = servers(Spoken::Http1);
+        assert!(first.contains(&0) && first.contains(&1), "{rest}: {first:?}");
+        assert_eq!(servers(Spoken::Http2), first, "{rest}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Values in templates, and in the keys of rate limits.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use expression::{ExchangeStage, Expression, ExpressionLimits, Schema};
+use route::{
+    ContentSyntax, HeaderEdit, HeaderEdits, NamedValues, OfClient, PathRewrite, Rate, RateKey, RateKeyPart,
+    RateLimiter, RateVerdict, Redirect, RedirectStatus, RequestFacts, RouteTemplate, TemplateFault,
+    TemplateStage, TemplateUse, VariableValues,
+};
+
+use crate::conditions::facts;
+
+/// Names for expressions, each of which can use those before it.
+pub(crate) fn values(named: &[(&str, &str)]) -> NamedValues {
+    let mut values = NamedValues::default();
+    let mut schema = Schema::new(ExchangeStage::Request);
+    for (name, text) in named {
+        let compiled = Expression::new(text, &schema, &ExpressionLimits::default());
+        let meaning = Arc::new(compiled.unwrap_or_else(|fault| panic!("{text}: {fault}")));
+        values.add(name, &meaning);
+        schema = schema.with_definition(&format!("values.{name}"), meaning);
+    }
+    values
+}
+
+fn template(text: &str, place: TemplateUse, values: &NamedValues) -> RouteTemplate {
+    let read = RouteTemplate::new(text, place, TemplateStage::Route, values);
+    read.unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn values_are_filled_in_and_escaped_by_place() {
+    let values = values(&[
+        ("x", "request.headers['x'] ?? 'none'"),
+        ("absent", "request.headers['y']"),
+        ("wait", "duration('90s')"),
+        ("a2", "client.address"),
+    ]);
+    let fields = [("X", "a/b <\"&'>\\")];
+    let facts = facts(&fields);
+    let request = VariableValues::from_request(facts.parts(0, b"/p"), "https");
+    let content = TemplateUse::Content;
+    for (place, text, expected) in [
+        (TemplateUse::FieldValue, "$x|${x}|$absent|$wait ${a2}", "a/b <\"&'>\\|a/b <\"&'>\\||1m30s 10.0.0.1"),
+        (TemplateUse::Location, "/${x}?$x", "/a/b%20%3C%22&'%3E%5C?a/b%20%3C%22%26'%3E%5C"),
+        (TemplateUse::Location, "https://$x.example/", "https://a%2Fb%20%3C%22%26%27%3E%5C.example/"),
+        (TemplateUse::Path, "/v1/$x", "/v1/a/b%20%3C%22&'%3E%5C"),
+        (
+            content(ContentSyntax::Plain),
+            "${x} $x $1 $$ $${x} $$$${x} $$${wait}",
+            "a/b <\"&'>\\ $x $1 $$ ${x} $${x} $1m30s",
+        ),
+        (content(ContentSyntax::Markup), "<a b='${x}'>\n", "<a b='a/b &#x3C;&#x22;&#x26;&#x27;&#x3E;\\'>\n"),
+        (
+            content(ContentSyntax::Json),
+            "{\"a\":\"${x}\",\"b\":\"${absent}\"}",
+            "{\"a\":\"a/b \\u003C\\u0022\\u0026\\u0027\\u003E\\u005C\",\"b\":\"\"}",
+        ),
+    ] {
+        let mut out = Vec::new();
+        template(text, place, &values).fill(&request, &mut out);
+        assert_eq!(String::from_utf8(out).expect("is text"), expected, "{text}");
+    }
+}
+
+#[test]
+fn folders_are_below() {
+    let values = values(&[("x", "request.headers['x'] ?? ''")]);
+    let folder = template("sites/$x/public", TemplateUse::Folder, &values);
+    for (x, expected) in [
+        ("one", Some("sites/one/public")),
+        ("a b%", Some("sites/a%20b%25/public")),
+        ("..a", None),
+        ("", None),
+        (".", None),
+        ("..", None),
+        ("a/b", None),
+        ("a\\b", None),
+        ("a\0", None),
+        (".git", None),
+    ] {
+        let fields = [("X", x)];
+        let facts = facts(&fields);
+        let request = VariableValues::from_request(facts.parts(0, b"/p"), "https");
+        let mut out = b"/".to_vec();
+        let is_below = folder.fill_folder(&request, &mut out);
+        let got = String::from_utf8(out).expect("is text");
+        assert_eq!((is_below, &got[1..]), (expected.is_some(), expected.unwrap_or("")), "{x:?}");
+    }
+}
+
+#[test]
+fn mistakes_and_properties_of_templates_with_values() {
+    let values = values(&[
+        ("app", "request.headers['x'] ?? 'none'"),
+        ("host_of", "request.method == 'GET' ? 'a.example' : 'b.example'"),
+        ("of_path", "request.path + 'x'"),
+    ]);
+    let error =
+        |text: &str, place| RouteTemplate::new(text, place, TemplateStage::Route, &values).expect_err(text);
+    let unknown = error("a $apps", TemplateUse::FieldValue);
+    let names = ["app", "host_of", "of_path"].map(str::to_owned).to_vec();
+    assert_eq!(unknown.fault, TemplateFault::Unknown { name: "apps".to_owned(), values: names });
+    assert_eq!(unknown.offset, 2);
+    // Clients choose the one host, and none of the others.
+    assert_eq!(error("https://${app}/", TemplateUse::Location).fault, TemplateFault::InAuthority);
+    template("https://${host_of}/", TemplateUse::Location, &values);
+    // Built-in variables and groups come first.
+    assert!(matches!(error("$1", TemplateUse::FieldValue).fault, TemplateFault::NoPattern(_)));
+    let only = |text: &str| {
+        template(text, TemplateUse::FieldValue, &values).only_value().map(|value| value.as_str().to_owned())
+    };
+    assert_eq!(only("${app}").as_deref(), Some("values.app"));
+    assert_eq!((only("a${app}"), only("$host")), (None, None));
+    let rewrite = PathRewrite::whole("/$app/$of_path/$host_of", &values).expect("is valid");
+    assert_eq!(rewrite.of_client().collect::<Vec<_>>(), [OfClient::Value("values.app")]);
+    let redirect = Redirect::new(RedirectStatus::Found, "/$nothing", None, &values).expect_err("is unknown");
+    assert!(matches!(redirect.fault, TemplateFault::Unknown { .. }));
+    let edits = HeaderEdits::new([HeaderEdit::Set("A", "$app")], TemplateStage::Forward, NamedValues::NONE);
+    assert!(edits.is_err(), "only declared values are known");
+}
+
+#[test]
+fn requests_are_counted_by_a_value() {
+    let values = values(&[("app", "request.headers['x']")]);
+    let key = RateKey(vec![RateKeyPart::Value(Arc::clone(values.find("app").expect("it is there")))]);
+    let rate = Rate::new(NonZeroU32::MIN, Duration::from_secs(60), NonZeroU32::MIN).expect("is a rate");
+    let limiter = RateLimiter::new(rate, key, 100, [1, 2]);
+    let admits = |fields: &[(&str, &str)]| {
+        let facts: RequestFacts<'_, [(&str, &str)]> = facts(fields);
+        limiter.admit(&facts.parts(0, b"/p"), "", 1) == RateVerdict::Admitted
+    };
+    assert!(admits(&[("X", "a")]) && !admits(&[("x", "a")]));
+    assert!(admits(&[("X", "b")]) && !admits(&[("x", "b")]));
+    assert!(admits(&[("X", "")]) && !admits(&[("x", "")]));
+    assert!(admits(&[]) && !admits(&[]), "an absent value is one more");
+}

@@ -1,0 +1,148 @@
+//! Values that are computed from hostile requests, in every kind of text with variables: none breaks out of its place.
+//!
+//! The input up to the first zero byte is the expression of the value. The lines after it are path, query, host, and
+//! then fields of the request: eight bytes of name, and the value.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use expression::{ExchangeStage, Expression, ExpressionLimits, Schema, ValueMemory};
+use libfuzzer_sys::fuzz_target;
+use route::{
+    ActiveEdits, ContentSyntax, HeaderEdit, HeaderEdits, HostRewrite, NamedValues, NoMaps, PathRewrite,
+    Present, Redirect, RedirectStatus, RequestFacts, RouteTemplate, TemplateStage, TemplateUse, TlsFacts,
+    VariableValues, has_dot_segments,
+};
+
+type Fields<'a> = [(&'a [u8], &'a [u8])];
+
+fuzz_target!(|bytes: &[u8]| {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let (text, rest) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let schema = Schema::new(ExchangeStage::Request);
+    let Ok(expression) = Expression::new(text, &schema, &ExpressionLimits::default()) else { return };
+    let mut values = NamedValues::default();
+    values.add("v", &Arc::new(expression));
+
+    let mut lines = rest.split(|&byte| byte == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (path, query, host) = (line(), line(), line());
+    let fields: Vec<(&[u8], &[u8])> = lines.map(|line| line.split_at(line.len().min(8))).collect();
+    let memory = ValueMemory::new();
+    let facts = RequestFacts {
+        method: b"GET",
+        host,
+        query: Some(query),
+        fields: fields.as_slice(),
+        scheme: "https",
+        version: "1.1",
+        size: Some(0),
+        client: [192, 0, 2, 1].into(),
+        client_port: 1,
+        listener: "web",
+        tls: TlsFacts::default(),
+        time_ns: 1_780_000_000_000_000_000,
+        maps: &NoMaps,
+        memory: Some(&memory),
+    };
+    let request = VariableValues::from_request(facts.parts(0, path), "https");
+    fields_end_nowhere(&values, &request);
+    urls_keep_their_parts(&values, &request);
+    paths_stay_below(&values, &request);
+    content_stays_text(&values, &request);
+});
+
+fn filled(
+    text: &str,
+    place: TemplateUse,
+    values: &NamedValues,
+    request: &VariableValues<'_, Fields<'_>>,
+) -> Vec<u8> {
+    let template = RouteTemplate::new(text, place, TemplateStage::Route, values).expect("the value is known");
+    let mut out = Vec::new();
+    template.fill(request, &mut out);
+    let mut again = Vec::new();
+    template.fill(request, &mut again);
+    assert_eq!(out, again, "a value stays the same during a request");
+    out
+}
+
+/// RFC 9110 §5.5: no control character but the tab.
+fn fields_end_nowhere(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
+    let is_clean = |out: &[u8]| !out.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
+    assert!(is_clean(&filled("a ${v} b", TemplateUse::FieldValue, values, request)));
+    let edits = [HeaderEdit::Set("A", "${v}"), HeaderEdit::Add("B", "<${v}>")];
+    let edits = HeaderEdits::new(edits, TemplateStage::Forward, values).expect("the value is known");
+    let mut out = Vec::new();
+    edits.write(request, Present::default(), ActiveEdits::FIRST, &mut out);
+    for line in out.split_inclusive(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r\n").expect("each line ends as one");
+        assert!((line.starts_with(b"A: ") || line.starts_with(b"B: ")) && is_clean(line));
+    }
+}
+
+/// RFC 3986 §3: the value stays in the part of the URL in which it is written.
+fn urls_keep_their_parts(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
+    let url = filled("https://${v}.example/a/${v}/z?q=${v}&r=1#${v}", TemplateUse::Location, values, request);
+    assert!(url.iter().all(u8::is_ascii_graphic));
+    let url = std::str::from_utf8(&url).expect("is ASCII").strip_prefix("https://").expect("as written");
+    let (host, rest) = url.split_once('/').expect("as written");
+    assert!(host.ends_with(".example") && !host.contains([':', '@', '?', '#', '\\']), "{host}");
+    let (path, rest) = rest.split_once('?').expect("as written");
+    assert!(path.starts_with("a/") && path.ends_with("/z") && !path.contains('#'), "{path}");
+    let (query, fragment) = rest.split_once('#').expect("as written");
+    assert!(query.starts_with("q=") && query.ends_with("&r=1") && query.matches('&').count() == 1, "{query}");
+    assert!(!fragment.contains('#'), "{fragment}");
+    let redirect = Redirect::new(RedirectStatus::Found, "/${v}", None, values).expect("the value is known");
+    let mut location = Vec::new();
+    if redirect.location(request, &mut location).is_ok() {
+        assert!(location.starts_with(b"/") && !location.starts_with(b"//") && !location.starts_with(b"/\\"));
+        assert!(location.iter().all(u8::is_ascii_graphic));
+    }
+    let host = HostRewrite::new("${v}.internal", values).expect("the value is known");
+    let mut out = Vec::new();
+    if host.apply(request, &mut out).is_ok() {
+        assert!(out.ends_with(b".internal"));
+        assert!(out.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte)));
+    }
+}
+
+/// No path for a server has dot segments, and no folder has a separator or a name that is hidden.
+fn paths_stay_below(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
+    let rewrite = PathRewrite::whole("/below/${v}", values).expect("the value is known");
+    let mut out = Vec::new();
+    if rewrite.apply(request, &mut out) == Ok(true) {
+        let path = out.split(|&byte| byte == b'?').next().unwrap_or_default();
+        assert!(
+            path.starts_with(b"/below/") && !has_dot_segments(path) && path.iter().all(u8::is_ascii_graphic)
+        );
+    }
+    let folder = RouteTemplate::new("a/${v}/z", TemplateUse::Folder, TemplateStage::Route, values);
+    let mut out = Vec::new();
+    if folder.expect("the value is known").fill_folder(request, &mut out) {
+        let segments: Vec<&[u8]> = out.split(|&byte| byte == b'/').collect();
+        assert!(segments.len() == 3 && segments[0] == b"a" && segments[2] == b"z");
+        assert!(!segments[1].is_empty() && !segments[1].starts_with(b"."));
+        assert!(segments[1].iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(byte)));
+        let decoded = segments[1].to_ascii_lowercase();
+        for separator in [&b"%2f"[..], b"%5c", b"%00"] {
+            assert!(!decoded.windows(3).any(|escape| escape == separator));
+        }
+    } else {
+        assert!(out.is_empty());
+    }
+}
+
+fn content_stays_text(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
+    let of = |syntax| filled("${v}", TemplateUse::Content(syntax), values, request);
+    let markup = of(ContentSyntax::Markup);
+    assert!(!markup.iter().any(|byte| b"<>\"'`=".contains(byte)));
+    let json = of(ContentSyntax::Json);
+    assert!(!json.iter().any(|byte| byte.is_ascii_control() || b"\"<>".contains(byte)));
+    for (at, _) in json.iter().enumerate().filter(|(_, byte)| **byte == b'\\') {
+        let escape = json.get(at + 1..at + 6).expect("an escape is whole");
+        assert!(escape.starts_with(b"u00") && escape[3..].iter().all(u8::is_ascii_hexdigit));
+    }
+}
