@@ -36,12 +36,13 @@ const UNTOUCHED: [(&str, &str); 11] = [
 /// removes what they write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
-    written: Vec<WrittenField>,
+    written: Box<[WrittenField]>,
     removed: RemovedFields,
     /// The lengths of the names that have a default, as bits; see `Names::lengths`.
     default_lengths: u64,
     /// The conditions of all groups but the first; `None` if there is only that.
-    groups: Option<Box<[GroupCondition]>>,
+    // A thin pointer, because every route has two of these.
+    groups: Option<Arc<Vec<GroupCondition>>>,
 }
 
 /// The condition of a group of edits; `None` if the group always applies.
@@ -82,9 +83,9 @@ pub struct RemovedFields(Arc<FieldNames>);
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FieldNames {
     /// In lower case, sorted.
-    names: Vec<Box<[u8]>>,
+    names: Box<[Box<[u8]>]>,
     /// For each name, the groups that remove it, as bits; empty if there is only one group.
-    groups: Vec<u64>,
+    groups: Box<[u64]>,
     /// The lengths of the names, as bits; the last bit stands for all longer ones.
     lengths: u64,
     /// Whether `X_User` is removed with `X-User`: many servers pass both to a program as one variable.
@@ -183,13 +184,17 @@ impl HeaderEdits {
             // Groups after its own: the bits above.
             field.replaced_by = bits & (u64::MAX << field.group << 1);
         }
-        // A vector starts with room for four, and there may be 100,000 routes with one edit each.
-        written.shrink_to_fit();
         let removed = FieldNames::new(removed, !groups.is_empty(), stage == TemplateStage::Forward);
         let defaults = written.iter().filter(|written| matches!(written.mode, EditMode::Default(_)));
         let default_lengths = defaults.fold(0, |bits, written| bits | length_bit(written.name.len()));
-        let groups = (!groups.is_empty()).then(|| groups.into());
-        Ok(Self { written, removed: RemovedFields(Arc::new(removed)), default_lengths, groups })
+        let groups = (!groups.is_empty()).then(|| Arc::new(groups));
+        Ok(Self {
+            // There may be 100,000 routes with one edit each, and a vector has room for four.
+            written: written.into(),
+            removed: RemovedFields(Arc::new(removed)),
+            default_lengths,
+            groups,
+        })
     }
 
     /// A copy that also removes these request fields, which only the proxy may write.
@@ -385,14 +390,13 @@ impl FieldNames {
             }
             is_same
         });
-        let (mut names, groups): (Vec<Box<[u8]>>, Vec<u64>) = removed.into_iter().unzip();
-        names.shrink_to_fit();
+        let (names, groups): (Vec<Box<[u8]>>, Vec<u64>) = removed.into_iter().unzip();
         Self {
             lengths: names.iter().fold(0, |bits, name| bits | length_bit(name.len())),
             // Without names the flag has no meaning, and must not make empty edits differ.
             ignores_underscores: is_of_requests && !names.is_empty(),
-            groups: if has_groups { groups } else { Vec::new() },
-            names,
+            groups: if has_groups { groups.into() } else { [].into() },
+            names: names.into(),
         }
     }
 
