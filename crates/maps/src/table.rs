@@ -79,8 +79,8 @@ impl TableBuilder {
     /// Adds an entry.
     ///
     /// # Errors
-    /// An invalid key or value, a key with two different values, or too many entries. Repeated keys of other kinds than
-    /// [`MapKind::Exact`] are noticed by [`TableBuilder::build`].
+    /// An invalid key or value, a key with two different values, or too many entries. Repeated prefixes, hosts and networks
+    /// are noticed by [`TableBuilder::build`].
     pub fn add(&mut self, key: &str, value: &str) -> Result<(), EntryFault> {
         self.insert(key, &self.shape.value(value)?, None)
     }
@@ -98,9 +98,12 @@ impl TableBuilder {
             MapKind::Network => self.networks.push(networks::parse(key)?, entry),
             kind => {
                 let key = normal_key(kind, key)?;
-                if kind == MapKind::Exact
-                    && let Some(known) = self.exact.entry(&self.keys, key.as_bytes())
-                {
+                let known = match kind {
+                    MapKind::Exact => self.exact.entry(&self.keys, key.as_bytes()),
+                    MapKind::Regex => (0..entry).find(|known| self.keys.text(*known) == key.as_bytes()),
+                    _ => None,
+                };
+                if let Some(known) = known {
                     return match self.values.values().value(known) == value.as_value() {
                         true => Ok(()),
                         false => Err(EntryFault::Twice(key.into_owned())),

@@ -172,6 +172,7 @@ fn mistakes_name_the_entry_and_the_remedy() {
     }
     for (kind, [first, second], name) in [
         (MapKind::Exact, ["a", "a"], "a"),
+        (MapKind::Regex, ["a", "a"], "a"),
         (MapKind::Prefix, ["a", "a"], "a"),
         (MapKind::Suffix, ["A.b", "a.b."], "a.b"),
         (MapKind::Network, ["10.0.0.1", "10.0.0.1/32"], "10.0.0.1/32"),
