@@ -164,6 +164,10 @@ impl Networks {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.v4.bases.len() + self.v6.bases.len()
+    }
+
     /// All networks and their entries, in order.
     pub(crate) fn all(&self) -> impl Iterator<Item = (IpNet, u32)> {
         let v4 = self.v4.all().map(|(base, length, entry)| (IpAddr::V4(Ipv4Addr::from(base)), length, entry));

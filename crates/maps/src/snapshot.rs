@@ -39,7 +39,8 @@ pub enum MapChange {
 }
 
 impl MapChange {
-    fn key(&self) -> &str {
+    /// The key of the entry, as it was written.
+    pub fn key(&self) -> &str {
         match self {
             Self::Set { key, .. } | Self::Delete { key } => key,
         }
@@ -73,8 +74,8 @@ impl MapSnapshot {
 
     #[inline]
     fn find(&self, key: Value<'_>, now_ms: u64) -> Option<(&MapTable, Found)> {
-        let is_hidden = |entry| !self.hidden.is_empty() && self.hidden.binary_search(&entry).is_ok();
-        let in_table = self.table.find(key, now_ms, is_hidden).map(|found| (&*self.table, found));
+        let in_table =
+            self.table.find(key, now_ms, |entry| self.is_hidden(entry)).map(|found| (&*self.table, found));
         if self.added.is_empty() {
             return in_table;
         }
@@ -85,25 +86,17 @@ impl MapSnapshot {
         }
     }
 
-    /// The entry whose key is exactly this one, if it is in force.
-    ///
-    /// # Errors
-    /// An invalid key.
-    pub fn entry(&self, key: &str, now_ms: u64) -> Result<Option<MapEntry<'_>>, EntryFault> {
-        let key = normal_key(self.table.shape().kind, key)?;
-        Ok(self.entries(now_ms).find(|entry| entry.key == key))
+    /// Whether an entry of the table was replaced or deleted.
+    #[inline]
+    fn is_hidden(&self, entry: u32) -> bool {
+        !self.hidden.is_empty() && self.hidden.binary_search(&entry).is_ok()
     }
 
     /// All entries that are in force.
     pub fn entries(&self, now_ms: u64) -> impl Iterator<Item = MapEntry<'_>> {
-        let has_ended = move |entry: &MapEntry<'_>| entry.ends_ms.is_some_and(|end| end <= now_ms);
-        let is_hidden = |key: &str| {
-            let entry = self.table.entry(key);
-            entry.is_some_and(|entry| self.hidden.binary_search(&entry).is_ok())
-        };
-        let kept = self.table.entries();
-        let kept = kept.filter(move |entry| self.hidden.is_empty() || !is_hidden(&entry.key));
-        kept.chain(self.added.entries()).filter(move |entry| !has_ended(entry))
+        let kept = self.table.numbered().filter(|(number, _)| !self.is_hidden(*number));
+        let kept = kept.map(|(_, entry)| entry);
+        kept.chain(self.added.entries()).filter(move |entry| is_in_force(entry, now_ms))
     }
 
     /// The number of entries, including those that have ended.

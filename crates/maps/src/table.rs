@@ -214,7 +214,7 @@ impl MapTable {
     pub fn len(&self) -> usize {
         match &self.index {
             Index::Nested(nested) => nested.entries().len(),
-            Index::Networks(networks) => networks.all().count(),
+            Index::Networks(networks) => networks.len(),
             Index::Exact(_) | Index::Patterns(_) => self.entry_count,
         }
     }
@@ -230,23 +230,26 @@ impl MapTable {
     }
 
     /// All entries, in the order of their kind.
-    pub fn entries(&self) -> Box<dyn Iterator<Item = MapEntry<'_>> + '_> {
-        let text = |entry: u32| (String::from_utf8_lossy(self.keys.text(entry)), entry);
+    pub fn entries(&self) -> impl Iterator<Item = MapEntry<'_>> {
+        self.numbered().map(|(_, entry)| entry)
+    }
+
+    /// All entries with their numbers.
+    pub(crate) fn numbered(&self) -> Box<dyn Iterator<Item = (u32, MapEntry<'_>)> + '_> {
+        let text = |entry: u32| String::from_utf8_lossy(self.keys.text(entry));
+        let listed = move |entry: u32| (entry, self.listed(text(entry), entry));
         match &self.index {
-            Index::Nested(nested) => {
-                Box::new(nested.entries().iter().map(move |entry| self.listed(text(*entry))))
-            }
-            Index::Networks(networks) => {
-                let all = networks.all();
-                Box::new(all.map(|(network, entry)| self.listed((network.to_string().into(), entry))))
-            }
-            Index::Exact(_) | Index::Patterns(_) => {
-                Box::new((0..self.entry_count as u32).map(move |entry| self.listed(text(entry))))
-            }
+            Index::Nested(nested) => Box::new(nested.entries().iter().copied().map(listed)),
+            Index::Networks(networks) => Box::new(
+                networks
+                    .all()
+                    .map(|(network, entry)| (entry, self.listed(network.to_string().into(), entry))),
+            ),
+            Index::Exact(_) | Index::Patterns(_) => Box::new((0..self.entry_count as u32).map(listed)),
         }
     }
 
-    fn listed<'a>(&'a self, (key, entry): (Cow<'a, str>, u32)) -> MapEntry<'a> {
+    fn listed<'a>(&'a self, key: Cow<'a, str>, entry: u32) -> MapEntry<'a> {
         let ends_ms = self.ends.get(entry as usize).copied().filter(|end| *end != u64::MAX);
         MapEntry { key, value: self.values.value(entry), ends_ms, is_found: self.is_found(entry) }
     }
@@ -302,7 +305,10 @@ impl MapTable {
     }
 }
 
-/// Equal if they have the same entries, whether found or not.
+/// Equal if they have the same entries, whether found or not. `Eq` lets `Arc` compare pointers first: the maps of a
+/// configuration are compared once a second, and mostly share their table.
+impl Eq for MapTable {}
+
 impl PartialEq for MapTable {
     fn eq(&self, other: &Self) -> bool {
         let is_equal = |(one, other): (MapEntry<'_>, MapEntry<'_>)| {

@@ -246,7 +246,8 @@ pub(crate) const fn maps(doc: &'static str) -> Declared<File> {
 
 /// Adds the name of a map to those that expressions can use. `number` is the map's place in the configuration.
 pub(crate) fn add_names(map: &Map, number: usize, names: &mut ExpressionNames) -> Result<(), String> {
-    let number = u16::try_from(number).map_err(|_| format!("there are more than {MAPS_MAX} maps"))?;
+    let number = u16::try_from(number).ok().filter(|number| usize::from(*number) < MAPS_MAX);
+    let number = number.ok_or_else(|| format!("there are more than {MAPS_MAX} maps"))?;
     let MapShape { kind, values } = map.table.shape();
     let name = format!("map.{}", map.name);
     let declared = expression::Map { number, keys: kind.key_type(), values };

@@ -41,6 +41,15 @@ struct MapShard {
     misses: AtomicU64,
 }
 
+impl MapCounters {
+    /// Hits and misses of all workers.
+    fn sums(&self) -> [u64; 2] {
+        self.0.iter().fold([0, 0], |[hits, misses], shard| {
+            [hits + shard.hits.load(Ordering::Relaxed), misses + shard.misses.load(Ordering::Relaxed)]
+        })
+    }
+}
+
 /// A map as configured, and what operators have changed since.
 #[derive(Debug, Clone)]
 struct MapState {
@@ -164,33 +173,26 @@ impl LiveMaps {
     pub fn change(&self, name: &str, changes: &[MapChange], now_ms: u64) -> Result<usize, MapRefusal> {
         let mut states = self.states();
         let place = place(&states, name)?;
-        let state = &mut states[place];
-        let snapshots = self.snapshots.load();
-        let next = snapshots[place].with_changes(changes, now_ms);
-        let key_of = |change: &MapChange| match change {
-            MapChange::Set { key, .. } | MapChange::Delete { key } => key.clone(),
-        };
+        let next = self.snapshots.load()[place].with_changes(changes, now_ms);
         let next = next.map_err(|(place, fault)| {
-            let key = changes.get(place).map(key_of).unwrap_or_default();
+            let key = changes.get(place).map(|change| change.key().to_owned()).unwrap_or_default();
             MapRefusal::Entry { key, fault }
         })?;
-        let mut entries = state.changes.clone();
-        entries.retain(|_, entry| entry.ends_ms.is_none_or(|end| end > now_ms));
-        for change in changes {
-            let (key, entry) = match change {
-                MapChange::Set { key, value, ends_ms } => {
-                    (key, ChangedEntry { value: Some(value.clone()), ends_ms: *ends_ms })
-                }
-                MapChange::Delete { key } => (key, ChangedEntry { value: None, ends_ms: None }),
-            };
-            let normal = state.table.normal_key(key);
-            let normal = normal.map_err(|fault| MapRefusal::Entry { key: key.clone(), fault })?;
-            entries.insert(normal, entry);
-        }
-        if entries.len() > CHANGES_MAX {
+        let state = &mut states[place];
+        let normal = |change: &MapChange| state.table.normal_key(change.key()).map_err(MapRefusal::Table);
+        let keys: Vec<String> = changes.iter().map(normal).collect::<Result<_, _>>()?;
+        state.changes.retain(|_, entry| entry.ends_ms.is_none_or(|end| end > now_ms));
+        let new_count = keys.iter().filter(|key| !state.changes.contains_key(*key)).count();
+        if state.changes.len() + new_count > CHANGES_MAX {
             return Err(MapRefusal::TooMany);
         }
-        state.changes = entries;
+        let entry = |change: &MapChange| match change {
+            MapChange::Set { value, ends_ms, .. } => {
+                ChangedEntry { value: Some(value.clone()), ends_ms: *ends_ms }
+            }
+            MapChange::Delete { .. } => ChangedEntry { value: None, ends_ms: None },
+        };
+        state.changes.extend(keys.into_iter().zip(changes.iter().map(entry)));
         self.put(place, next);
         Ok(changes.len())
     }
@@ -267,9 +269,7 @@ impl LiveMaps {
         let snapshots = self.snapshots.load();
         let states = self.states();
         let status = |((state, snapshot), counters): ((&MapState, &MapSnapshot), &Arc<MapCounters>)| {
-            let sum = |of: fn(&MapShard) -> &AtomicU64| {
-                counters.0.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
-            };
+            let [hits, misses] = counters.sums();
             let (mut entry_count, mut unused_count) = (0, 0);
             for entry in snapshot.entries(now_ms) {
                 entry_count += 1;
@@ -282,8 +282,8 @@ impl LiveMaps {
                 values: state.table.shape().values_word(),
                 entry_count,
                 memory_bytes: snapshot.memory_bytes(),
-                hits: sum(|shard| &shard.hits),
-                misses: sum(|shard| &shard.misses),
+                hits,
+                misses,
                 unused_count,
                 changed_count: state.changes.values().filter(is_in_force).count(),
                 is_replaced: state.replacement.is_some(),
@@ -297,11 +297,8 @@ impl LiveMaps {
         let snapshots = self.snapshots.load();
         let states = self.states();
         let sample = |((state, snapshot), counters): ((&MapState, &MapSnapshot), &Arc<MapCounters>)| {
-            let sum = |of: fn(&MapShard) -> &AtomicU64| {
-                counters.0.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
-            };
-            let figures = [sum(|shard| &shard.hits), sum(|shard| &shard.misses), snapshot.len() as u64];
-            (state.map.name.clone(), figures)
+            let [hits, misses] = counters.sums();
+            (state.map.name.clone(), [hits, misses, snapshot.len() as u64])
         };
         states.iter().zip(&**snapshots).zip(&self.counters).map(sample).collect()
     }
