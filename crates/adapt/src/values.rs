@@ -1,5 +1,7 @@
 //! Values in the syntax of `vanward.toml`: durations, sizes, networks, expressions.
 
+use ipnet::IpNet;
+
 /// Parses a sum of numbers with units, such as `1h30m`. A number without a unit uses the empty one.
 pub(crate) fn sum(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (mut total, mut rest) = (None, text.trim());
@@ -68,23 +70,7 @@ pub(crate) fn is_within(inner: &str, outer: &str) -> bool {
 
 /// Clears the host bits of a network: `10.1.2.3/8` is `10.0.0.0/8`. Other texts stay as they are.
 pub(crate) fn masked(text: &str) -> String {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-    let Some((address, length)) = text.split_once('/') else { return text.to_owned() };
-    let (Ok(address), Ok(length)) = (address.parse::<IpAddr>(), length.parse::<u32>()) else {
-        return text.to_owned();
-    };
-    let address = match address {
-        IpAddr::V4(four) if length <= 32 => {
-            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from_bits(four.to_bits() & mask))
-        }
-        IpAddr::V6(six) if length <= 128 => {
-            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & mask))
-        }
-        other => other,
-    };
-    format!("{address}/{length}")
+    text.parse::<IpNet>().map_or_else(|_| text.to_owned(), |network| network.trunc().to_string())
 }
 
 /// The number of host bits in a network's addresses.

@@ -17,6 +17,13 @@ pub struct HeadLimits {
     pub target: usize,
 }
 
+impl HeadLimits {
+    /// Limits that this text does not exceed: for a head that the proxy has written itself.
+    pub fn of_own(text: &[u8]) -> Self {
+        Self { bytes: text.len(), fields: usize::MAX, target: text.len() }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
     /// The length is in `Head::len`.

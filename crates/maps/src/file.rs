@@ -5,7 +5,7 @@ use std::str;
 use mistake::nearest;
 
 use crate::fault::{EntryFault, FileFault};
-use crate::shape::MapKind;
+use crate::shape::{MapKind, MapShape};
 use crate::table::TableBuilder;
 
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -52,32 +52,35 @@ impl FileFormat {
                     if written.len() > LINE_BYTES_MAX {
                         return Err(FileFault::LongLine(line));
                     }
-                    let written = str::from_utf8(written).map_err(|_| FileFault::NotText(line))?.trim();
-                    if written.is_empty() || written.starts_with('#') {
-                        continue;
+                    let written = str::from_utf8(written).map_err(|_| FileFault::NotText(line))?;
+                    if let Some((key, value)) = entry_of_line(builder.shape(), written) {
+                        let added = match builder.shape().values {
+                            Some(_) if value.is_empty() => Err(EntryFault::NoValue { key: key.to_owned() }),
+                            _ => builder.add(key, value),
+                        };
+                        added.map_err(|fault| FileFault::Entry { line, fault })?;
                     }
-                    let added = self.add(written, builder);
-                    added.map_err(|fault| FileFault::Entry { line, fault })?;
                 }
                 Ok(())
             }
         }
     }
+}
 
-    fn add(&self, line: &str, builder: &mut TableBuilder) -> Result<(), EntryFault> {
-        let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let rest = rest.trim();
-        match self {
-            Self::Keys if builder.shape().kind == MapKind::Network => {
-                let (first, rest) =
-                    line.split_once(['#', ';']).map_or((first, rest), |(key, _)| (key.trim(), ""));
-                builder.add(first, rest)
-            }
-            Self::Keys => builder.add(line, ""),
-            _ if rest.is_empty() => Err(EntryFault::NoValue { key: first.to_owned() }),
-            _ => builder.add(first, rest),
-        }
+/// The key and the value on a line: the value is empty in a set. `None` for an empty line and a comment.
+pub fn entry_of_line(shape: MapShape, line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
     }
+    let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    Some(match (shape.values, shape.kind) {
+        (Some(_), _) => (first, rest.trim()),
+        (None, MapKind::Network) => {
+            line.split_once(['#', ';']).map_or((first, rest.trim()), |(key, _)| (key.trim(), ""))
+        }
+        (None, _) => (line, ""),
+    })
 }
 
 impl Columns {

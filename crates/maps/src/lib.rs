@@ -27,7 +27,7 @@ mod snapshot;
 mod file;
 
 pub use fault::{EntryFault, FileFault};
-pub use file::{Column, Columns, FileFormat};
+pub use file::{Column, Columns, FileFormat, entry_of_line};
 pub use shape::{KEY_BYTES_MAX, MapKind, MapShape, MapValue, PATTERNS_MAX, VALUE_BYTES_MAX};
 pub use snapshot::{MapChange, MapSnapshot};
 pub use table::{ENTRIES_MAX, MapEntry, MapTable, TableBuilder};

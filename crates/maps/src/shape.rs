@@ -79,6 +79,12 @@ impl MapShape {
         }
     }
 
+    /// The shape that words describe, as far as lines of entries depend on it: that of a kind, and [`Self::values_word`].
+    pub fn of_words(kind: &str, values: &str) -> Option<Self> {
+        let kind = MapKind::ALL.into_iter().find(|known| known.word() == kind)?;
+        Some(Self { kind, values: (values != "set").then_some(ValueType::Text) })
+    }
+
     /// Parses a value.
     ///
     /// # Errors

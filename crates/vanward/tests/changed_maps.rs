@@ -56,5 +56,10 @@ fn changes_of_maps_outlive_reloads_and_upgrades() {
     assert_eq!(get("tenant", "a"), "b");
     let table = run(&["map"]).with_code(0).output;
     assert!(table.contains("network to set") && table.contains("2 changed by command"), "{table}");
+    let refused = run(&["map", "set", "tenat", "--file", &other.display().to_string()]).with_code(1);
+    assert!(refused.errors.contains("did you mean \"tenant\"?"), "{}", refused.errors);
+    std::fs::write(&other, "# networks\n198.51.100.9 # a comment\n").expect("it is writable");
+    run(&["map", "set", "banned", "--for", "1h", "--file", &other.display().to_string()]).with_code(0);
+    run(&["map", "get", "banned", "198.51.100.9"]).with_code(0);
     scene.end();
 }

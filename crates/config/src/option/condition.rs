@@ -46,21 +46,39 @@ pub(crate) fn read_condition(
     stage: ExchangeStage,
     reader: &mut Reader<'_>,
 ) -> Option<Arc<Expression>> {
-    let Located { value: text, at } = text;
-    match compiled(text, stage, reader) {
-        Ok(condition) => Some(Arc::new(condition)),
-        Err(_) if reader.may_lack_names(text) => None,
+    let schema = reader.expression_names.schema(stage);
+    let read = Expression::of_type(ValueType::Boolean, text.value, &schema, &ExpressionLimits::default());
+    let expected = |fault: &ExpressionFault| fault.known_from.map_or(CONDITION, places_of);
+    accepted(read, (name, text), expected, reader)
+}
+
+/// Reads an expression of any type on a request whose client is not authenticated yet. Otherwise adds a mistake.
+pub(crate) fn read_expression(
+    name: &str,
+    text: &Located<&str>,
+    expected: &'static str,
+    reader: &mut Reader<'_>,
+) -> Option<Arc<Expression>> {
+    let schema = reader.expression_names.schema(ExchangeStage::Request);
+    let read = Expression::new(text.value, &schema, &ExpressionLimits::default());
+    accepted(read, (name, text), |_| expected, reader)
+}
+
+/// Returns an expression without mistakes. A mistake that may follow from another one is not reported.
+fn accepted(
+    read: Result<Expression, ExpressionFault>,
+    (name, text): (&str, &Located<&str>),
+    expected: impl Fn(&ExpressionFault) -> &'static str,
+    reader: &mut Reader<'_>,
+) -> Option<Arc<Expression>> {
+    match read {
+        Ok(expression) => Some(Arc::new(expression)),
+        Err(_) if reader.may_lack_names(text.value) => None,
         Err(fault) => {
-            let expected = fault.known_from.map_or(CONDITION, places_of);
+            let expected = expected(&fault);
             let fault = ValueFault::Expression(Box::new(fault));
-            reader.refuse(at, name, &ValueError { fault, expected });
+            reader.refuse(&text.at, name, &ValueError { fault, expected });
             None
         }
     }
-}
-
-/// Compiles a condition with the names that the file has added.
-fn compiled(text: &str, stage: ExchangeStage, reader: &Reader<'_>) -> Result<Expression, ExpressionFault> {
-    let schema = reader.expression_names.schema(stage);
-    Expression::of_type(ValueType::Boolean, text, &schema, &ExpressionLimits::default())
 }

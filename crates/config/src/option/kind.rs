@@ -92,6 +92,9 @@ pub(crate) struct Name {
     pub(crate) expected: &'static str,
 }
 
+/// The name of an upstream.
+pub(crate) const UPSTREAM_NAME: Name = Name { expected: "the name of an upstream: NAME of [upstream.NAME]" };
+
 impl Described for Name {
     fn form(&self) -> Form {
         Form::words(self.expected)

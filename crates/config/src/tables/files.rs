@@ -7,7 +7,9 @@ use ::route::{RouteTemplate, TemplateError, TemplateScope, TemplateStage, Templa
 use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::form::Form;
-use crate::option::kind::{At, Boxed, Content, Described, Kind, List, Located, Maybe, Name, Switch, located};
+use crate::option::kind::{
+    At, Boxed, Content, Described, Kind, List, Located, Maybe, Name, Switch, UPSTREAM_NAME, located,
+};
 use crate::option::table::{Element, Inline, Table, Written, element, key, required};
 use crate::option::templates::template;
 use crate::tables::names::Names;
@@ -96,7 +98,7 @@ const ELSE: Inline<ElseWritten> = Inline {
     table: &Table {
         options: &[required!(
             "upstream",
-            Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+            Maybe(At(UPSTREAM_NAME)),
             ElseWritten.upstream,
             "The upstream that gets these requests.",
         )],

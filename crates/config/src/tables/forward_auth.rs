@@ -6,7 +6,7 @@ use route::{AuthKeyPart, NamedValues, SignIn};
 
 use crate::document::reader::{Reader, Span, refuse};
 use crate::option::keys::AUTH_KEY;
-use crate::option::kind::{At, Located, Maybe, Name, Switch};
+use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME};
 use crate::option::matching::FieldName;
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, UP_TO_A_DAY, UP_TO_A_YEAR, Unit};
@@ -108,7 +108,7 @@ pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
         options: &[
             required!(
                 "upstream",
-                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                Maybe(At(UPSTREAM_NAME)),
                 ForwardAuthWritten.upstream,
                 "The upstream with the authentication server.",
             ),

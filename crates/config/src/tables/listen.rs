@@ -10,7 +10,7 @@ use crate::option::bandwidth::{BANDWIDTH, Bandwidths};
 use crate::option::bottleneck::BOTTLENECK;
 use crate::option::delay::{DELAY, LOSS};
 use crate::option::host::{ANY_LISTEN_ADDRESS, ListenAddress, NETWORK_KIND};
-use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, located};
+use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, UPSTREAM_NAME, located};
 use crate::option::pairs::OneOrMany;
 use crate::option::table::{Element, Table, key, required};
 use crate::tables::listen::passthrough::{PASSTHROUGH, PassthroughWritten};
@@ -192,7 +192,7 @@ pub(crate) static LISTEN: Table<Listen> = Table {
         ),
         key!(
             "tcp",
-            Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+            Maybe(At(UPSTREAM_NAME)),
             Listen.tcp,
             "Forwards the bytes of each connection to this upstream (layer 4), without routes. With `tls` \
              the proxy decrypts them first.",

@@ -13,6 +13,7 @@ use crate::document::expression_names::{ExpressionName, ExpressionNames};
 use crate::document::merge::Merging;
 use crate::document::reader::{Reader, Span, refuse};
 use crate::document::value_error::{ValueError, ValueFault};
+use crate::option::condition::read_expression;
 use crate::option::form::Form;
 use crate::option::kind::{At, Described, Kind, Located, Maybe, Word, quoted, refuse_type};
 use crate::option::path::{PATH_KIND, Path};
@@ -430,16 +431,8 @@ impl Kind<Arc<Expression>> for KeyKind {
             refuse_type(written, self.expected(), reader);
             return None;
         };
-        let at = &written.value.span();
-        let schema = reader.expression_names.schema(ExchangeStage::Request);
-        match Expression::new(text, &schema, &ExpressionLimits::default()) {
-            Ok(key) => Some(Arc::new(key)),
-            Err(fault) => {
-                let fault = ValueFault::Expression(Box::new(fault));
-                reader.refuse(at, written.name, &ValueError { fault, expected: KEY });
-                None
-            }
-        }
+        let text = Located { value: text.as_ref(), at: written.value.span() };
+        read_expression(written.name, &text, KEY, reader)
     }
 
     fn print(&self, key: &Arc<Expression>) -> Option<String> {

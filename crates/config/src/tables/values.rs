@@ -10,8 +10,9 @@ use toml::de::DeValue;
 use crate::document::expression_names::ExpressionName;
 use crate::document::reader::Reader;
 use crate::document::value_error::{ValueError, ValueFault};
+use crate::option::condition::read_expression;
 use crate::option::form::Form;
-use crate::option::kind::{Described, Kind, quoted, refuse_type};
+use crate::option::kind::{Described, Kind, Located, quoted, refuse_type};
 use crate::option::pairs::Pair;
 use crate::option::table::{Element, Written};
 use crate::tables::listen::Listen;
@@ -110,21 +111,12 @@ fn expression(
     written: &Spanned<DeValue<'_>>,
     reader: &mut Reader<'_>,
 ) -> Option<Arc<Expression>> {
-    let at = &written.span();
     let DeValue::String(text) = written.get_ref() else {
         let written = Written { path: "values", name: "values", value: written };
         refuse_type(&written, EXPRESSION.to_owned(), reader);
         return None;
     };
-    let schema = reader.expression_names.schema(ExchangeStage::Request);
-    match Expression::new(text, &schema, &ExpressionLimits::default()) {
-        Ok(value) => Some(Arc::new(value)),
-        Err(fault) => {
-            let fault = ValueFault::Expression(Box::new(fault));
-            reader.refuse(at, name, &ValueError { fault, expected: EXPRESSION });
-            None
-        }
-    }
+    read_expression(name, &Located { value: text.as_ref(), at: written.span() }, EXPRESSION, reader)
 }
 
 /// Gives values of the top level another meaning for the requests of listeners that have their own. `names` are the

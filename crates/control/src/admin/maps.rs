@@ -10,7 +10,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use expression::Value;
-use maps::{MapChange, MapSnapshot};
+use maps::{EntryFault, MapChange, MapSnapshot};
 use proxy::shared::live_maps::{LiveMaps, MapRefusal, written};
 use telemetry::message;
 
@@ -105,7 +105,10 @@ pub(super) async fn change(
         let mut changes: Vec<MapChange> = Vec::with_capacity(order.set.len() + order.delete.len());
         changes.extend(order.delete.into_iter().map(|key| MapChange::Delete { key }));
         for MapSetting { key, value, ends_in_seconds } in order.set {
-            let value = shape.value(&value.unwrap_or_default());
+            let value = match (value, shape.values) {
+                (None, Some(_)) => Err(EntryFault::NoValue { key: key.clone() }),
+                (value, _) => shape.value(&value.unwrap_or_default()),
+            };
             let value = value.map_err(|fault| MapRefusal::Entry { key: key.clone(), fault })?;
             let ends_ms = ends_in_seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
             changes.push(MapChange::Set { key, value, ends_ms });

@@ -200,9 +200,7 @@ impl CurrentRequest {
         self.kept.clear();
         self.kept.extend_from_slice(text);
         self.head.clear();
-        // The proxy has written this text, so the client's limits do not apply.
-        let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: text.len() };
-        self.head.parse(text, &limits)?;
+        self.head.parse(text, &HeadLimits::of_own(text))?;
         // The client's version still decides how the response is framed.
         self.head.start.version = version;
         Ok(())
@@ -229,7 +227,7 @@ impl CurrentRequest {
     pub(crate) fn lay_aside(&mut self, text: Vec<u8>) -> Result<LaidAside, HeadError> {
         self.keep_head();
         let version = self.head.start.version;
-        let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: text.len() };
+        let limits = HeadLimits::of_own(&text);
         let aside = LaidAside {
             head: mem::take(&mut self.head),
             kept: mem::replace(&mut self.kept, text),

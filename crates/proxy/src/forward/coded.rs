@@ -207,9 +207,7 @@ fn change_head(
     buffer.advance(text.len());
     let version = head.start.version;
     head.clear();
-    // The proxy has written this head, so the limits for servers do not apply.
-    let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: 0 };
-    head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
+    head.parse(buffer.filled(), &HeadLimits::of_own(&text)).map_err(|_| Failure::UpstreamMalformed)?;
     head.start.version = version;
     Ok(early)
 }

@@ -53,10 +53,8 @@ fn write(
     text: &mut Vec<u8>,
 ) -> Result<u64, Failure> {
     let RecordMemory { head, records, .. } = &mut *ctx.worker.record_scratch.0.borrow_mut();
-    // The proxy has written this text, so the client's limits do not apply.
-    let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: text.len() };
     head.clear();
-    if head.parse(text, &limits)? != Parsed::Complete {
+    if head.parse(text, &HeadLimits::of_own(text))? != Parsed::Complete {
         return Err(Failure::BadRequest);
     }
     let Some(script) = &request.texts.script else { return Err(Failure::NoFile) };

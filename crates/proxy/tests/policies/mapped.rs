@@ -159,6 +159,7 @@ fn what_is_no_entry_changes_nothing() {
             422,
             "a: the value \"b\" is not an integer such as 10",
         ),
+        ("/maps/tenant/change", json!({ "set": [{ "key": "a" }] }), 422, "a: the key a has no value"),
         ("/maps/banned/lookup", json!({ "key": "x" }), 422, "\"x\" is not an address, such as 192.0.2.1"),
     ] {
         let (status, told) = ask(&scene, "POST", place, &order);

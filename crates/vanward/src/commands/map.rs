@@ -9,6 +9,8 @@ use api::maps::{
     MapChanged, MapEntries, MapEntry, MapLookupOrder, MapLookupResult, MapOrder, MapSetting, MapStatus,
 };
 
+use maps::MapShape;
+
 use super::faults::escaped;
 use super::reach::ProxySelection;
 use super::table::{self, Align};
@@ -234,13 +236,9 @@ fn sets(set: &Set) -> Result<(), ExitCode> {
     let set = match (file, key) {
         (Some(file), _) => {
             let text = read(file)?;
-            let is_set = is_set(reach, name)?;
-            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-            let written = |line: &str| match line.split_once(char::is_whitespace) {
-                Some((key, value)) if !is_set => entry(key, Some(value.trim())),
-                _ => entry(line, None),
-            };
-            lines.map(written).collect()
+            let shape = shape(reach, name)?;
+            let entries = text.lines().filter_map(|line| maps::entry_of_line(shape, line));
+            entries.map(|(key, value)| entry(key, (!value.is_empty()).then_some(value))).collect()
         }
         // clap requires one of both.
         (None, key) => vec![entry(key.as_deref().unwrap_or_default(), value.as_deref())],
@@ -248,10 +246,14 @@ fn sets(set: &Set) -> Result<(), ExitCode> {
     change(reach, name, &MapOrder { set, ..MapOrder::default() })
 }
 
-/// Whether the keys of a map have no values. An unknown map is reported by the change.
-fn is_set(reach: &ProxySelection, name: &str) -> Result<bool, ExitCode> {
+/// The shape of a map, which decides how lines are read.
+fn shape(reach: &ProxySelection, name: &str) -> Result<MapShape, ExitCode> {
     let maps: Vec<MapStatus> = reach.get("/maps")?.told()?;
-    Ok(maps.iter().any(|map| map.name == name && map.values == "set"))
+    let known = maps.iter().find(|map| map.name == name);
+    let shape = known.and_then(|map| MapShape::of_words(&map.kind, &map.values));
+    // The proxy says which maps there are.
+    let unknown = || change(reach, name, &MapOrder::default()).err();
+    shape.ok_or_else(|| unknown().unwrap_or_else(|| ExitCode::from(super::FAILED)))
 }
 
 fn change(reach: &ProxySelection, name: &str, order: &MapOrder) -> Result<(), ExitCode> {

@@ -8,7 +8,7 @@ use route::Split;
 use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::host::{NAMES_PATTERN, names_pattern};
-use crate::option::kind::{At, List, Located, Maybe, Name, Text};
+use crate::option::kind::{At, List, Located, Maybe, Text, UPSTREAM_NAME};
 use crate::option::matching::SPLIT;
 use crate::option::pairs::Pair;
 use crate::option::table::{Element, Inline, Table, key, required};
@@ -50,7 +50,7 @@ pub(crate) const PASSTHROUGH: Inline<PassthroughWritten> = Inline {
             ),
             key!(
                 "upstream",
-                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                Maybe(At(UPSTREAM_NAME)),
                 PassthroughWritten.upstream,
                 "The upstream that gets the unchanged bytes, beginning with the ClientHello. One of \
                  `upstream` and `split` is required.",

@@ -6,7 +6,7 @@ use expression::{ExchangeStage, Expression};
 use shape::Millionths;
 
 use crate::document::reader::Reader;
-use crate::option::kind::{At, Located, Maybe, Name};
+use crate::option::kind::{At, Located, Maybe, Name, UPSTREAM_NAME};
 use crate::option::later_condition::LaterCondition;
 use crate::option::matching::FieldName;
 use crate::option::range::{Count, Unit};
@@ -46,7 +46,7 @@ pub(crate) const MIRROR: Inline<MirrorWritten> = Inline {
         options: &[
             required!(
                 "upstream",
-                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                Maybe(At(UPSTREAM_NAME)),
                 MirrorWritten.upstream,
                 "The upstream that gets the copies.",
             ),

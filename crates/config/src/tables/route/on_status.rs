@@ -4,7 +4,7 @@ use ::route::{ErrorPages, PageFor};
 
 use crate::document::reader::{Reader, refuse};
 use crate::document::value_error::{ValueError, ValueFault};
-use crate::option::kind::{At, Located, Maybe, Name, Switch};
+use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME};
 use crate::option::pairs::{Pair, Pairs};
 use crate::option::table::{Element, Inline, Table, key, required};
 use crate::tables::names::Names;
@@ -29,7 +29,7 @@ const FALLBACK: Inline<FallbackWritten> = Inline {
         options: &[
             required!(
                 "upstream",
-                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                Maybe(At(UPSTREAM_NAME)),
                 FallbackWritten.upstream,
                 "The upstream that answers instead.",
             ),

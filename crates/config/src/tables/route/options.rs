@@ -13,7 +13,7 @@ use crate::option::declared::{count, joined, options};
 use crate::option::delay::DELAY;
 use crate::option::host::NETWORK_KIND;
 use crate::option::kind::{
-    At, Boxed, Content, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word,
+    At, Boxed, Content, List, Located, Made, Maybe, Name, Switch, Template, UPSTREAM_NAME, Unless, Word,
 };
 use crate::option::matching::{PATTERN, ValueRuleKind, parameter_name};
 use crate::option::named_file::{FileKind, PAGE, Page, Pages, USERS, UsersFile};
@@ -137,7 +137,7 @@ const OWN: &[Declared<RouteWritten>] = &[
     within!(RouteWritten.requests, requests::CLIENTS),
     key!(
         "upstream",
-        Maybe(At(Template { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+        Maybe(At(Template { expected: UPSTREAM_NAME.expected })),
         RouteWritten.upstream,
         "The upstream that serves these requests. `\"${app}\"` is the upstream that a value names; a request whose \
          value names none gets 503. See [values](conditions.md#upstreams). Exactly one of `upstream`, `split`, `redirect`, \
