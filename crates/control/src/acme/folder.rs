@@ -30,7 +30,14 @@ pub(crate) struct Issued<'a> {
 
 /// A lock, released on drop or at the end of the process.
 #[derive(Debug)]
-pub(crate) struct Locked(#[expect(dead_code, reason = "the lock is held by the open file")] File);
+pub(crate) struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // A child process between `fork` and `exec` has the file open too, so closing it here is not enough.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 const ACCOUNTS: &str = "_accounts";
 const LOCKS: &str = "_locks";
