@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 pub(crate) use toml_text::quoted;
 
+use crate::environment;
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DraftValue {
     Text(String),
@@ -251,7 +253,7 @@ impl DraftTable {
 fn written_pair(key: &str, value: &DraftValue) -> String {
     let value = match value {
         DraftValue::Text(text) if key == "when" => {
-            let text = toml_text::unexpanded(text);
+            let text = environment::written(&toml_text::unexpanded(text));
             let is_plain = !text.contains('\'') && !text.chars().any(char::is_control);
             if is_plain { format!("'{text}'") } else { quoted(&text) }
         }
@@ -262,7 +264,7 @@ fn written_pair(key: &str, value: &DraftValue) -> String {
 
 fn written(value: &DraftValue) -> String {
     match value {
-        DraftValue::Text(text) => quoted(text),
+        DraftValue::Text(text) => quoted(&environment::written(text)),
         DraftValue::Number(number) => number.to_string(),
         DraftValue::Bool(is_so) => is_so.to_string(),
         DraftValue::List(values) => {

@@ -11,6 +11,8 @@ mod source;
 mod remark;
 /// Builds tables of Vanward's configuration.
 mod draft;
+/// Environment variables, whose values are unknown.
+mod environment;
 /// Collects the whole result.
 mod sheet;
 /// Verdicts on statements by name.

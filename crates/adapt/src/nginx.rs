@@ -66,6 +66,8 @@ struct NginxAdapter<'s> {
     groups: BTreeMap<&'s str, &'s Directive>,
     /// Host, listener and path of each route. A second route with the same would be a mistake.
     taken: BTreeSet<(String, String, String)>,
+    /// Zones of `limit_req` that a route counts with.
+    counted: BTreeSet<usize>,
     /// Named locations whose server is part of a route.
     named: BTreeSet<usize>,
 }
@@ -81,6 +83,7 @@ impl<'s> NginxAdapter<'s> {
             doors: Vec::new(),
             groups: BTreeMap::new(),
             taken: BTreeSet::new(),
+            counted: BTreeSet::new(),
             named: BTreeSet::new(),
         }
     }

@@ -49,6 +49,11 @@ impl SourceFiles {
         self.places.push(StatementPlace { file, line, name: plain(name), text: shortened(text) });
         self.places.len() - 1
     }
+
+    /// The file of a statement.
+    pub(crate) fn file_of(&self, number: usize) -> &str {
+        self.places.get(number).and_then(|place| self.files.get(place.file)).map_or("", String::as_str)
+    }
 }
 
 /// Replaces control characters by spaces.

@@ -104,11 +104,11 @@ impl Breaker {
     /// Lets a request pass, if possible. The caller must report its end; otherwise a probe's slot becomes free only
     /// after the open time.
     #[inline]
-    pub fn enter(&self, settings: &BreakerSettings, now: Time) -> Option<Passage> {
+    pub fn admit(&self, settings: &BreakerSettings, now: Time) -> Option<Passage> {
         if self.0.load(Relaxed) == 0 {
             return Some(Passage::Whole);
         }
-        let next = |word| Circuit::unpack(word).entered(settings, now).map(Circuit::pack);
+        let next = |word| Circuit::unpack(word).admitted(settings, now).map(Circuit::pack);
         // Whichever worker changes the word takes the slot; the others see it taken.
         let before = self.0.fetch_update(Relaxed, Relaxed, next).ok()?;
         match Circuit::unpack(before) {
@@ -176,7 +176,7 @@ impl Circuit {
         }
     }
 
-    fn entered(self, settings: &BreakerSettings, now: Time) -> Option<Self> {
+    fn admitted(self, settings: &BreakerSettings, now: Time) -> Option<Self> {
         let since_millis = now.as_millis();
         match (self.flow(settings, now), self) {
             (Flow::Closed, closed) => Some(closed),
@@ -318,7 +318,7 @@ mod tests {
             assert_eq!(breaker.succeeded(&SETTINGS, Whole), None, "an answer ends the row");
         }
         let breaker = opened_at(5);
-        assert_eq!(breaker.enter(&SETTINGS, at(5)), None);
+        assert_eq!(breaker.admit(&SETTINGS, at(5)), None);
         assert_eq!(breaker.flow(&SETTINGS, at(1004)), Flow::Open(at(1005)));
         assert_eq!(breaker.failed(&SETTINGS, Whole, at(900)), None, "one that was under way changes nothing");
         assert_eq!(breaker.succeeded(&SETTINGS, Whole), None, "nor does an answer that comes late");
@@ -328,10 +328,10 @@ mod tests {
     #[test]
     fn probes_one_at_a_time_close_it() {
         let breaker = opened_at(0);
-        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
-        assert_eq!(breaker.enter(&SETTINGS, at(1000)), None, "one probe at a time");
+        assert_eq!(breaker.admit(&SETTINGS, at(1000)), Some(Probe));
+        assert_eq!(breaker.admit(&SETTINGS, at(1000)), None, "one probe at a time");
         assert_eq!(breaker.succeeded(&SETTINGS, Probe), None);
-        assert_eq!(breaker.enter(&SETTINGS, at(1001)), Some(Probe));
+        assert_eq!(breaker.admit(&SETTINGS, at(1001)), Some(Probe));
         assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(BreakerTurn::Closed));
         assert_eq!(breaker.flow(&SETTINGS, at(1001)), Flow::Closed);
     }
@@ -341,7 +341,7 @@ mod tests {
         let breaker = opened_at(0);
         let mut now = 1000;
         for open in [2000, 3000, 3000] {
-            assert_eq!(breaker.enter(&SETTINGS, at(now)), Some(Probe));
+            assert_eq!(breaker.admit(&SETTINGS, at(now)), Some(Probe));
             assert_eq!(breaker.failed(&SETTINGS, Probe, at(now)), Some(BreakerTurn::Opened(at(now + open))));
             now += open;
         }
@@ -350,26 +350,26 @@ mod tests {
     #[test]
     fn a_probe_without_a_result_frees_its_slot() {
         let breaker = opened_at(0);
-        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
+        assert_eq!(breaker.admit(&SETTINGS, at(1000)), Some(Probe));
         breaker.abandoned(Probe);
-        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
+        assert_eq!(breaker.admit(&SETTINGS, at(1000)), Some(Probe));
         assert_eq!(breaker.flow(&SETTINGS, at(1500)), Flow::Open(at(2000)));
-        assert_eq!(breaker.enter(&SETTINGS, at(2000)), Some(Probe), "nor may one that never ends keep it");
-        assert_eq!(breaker.enter(&SETTINGS, at(2000)), None);
+        assert_eq!(breaker.admit(&SETTINGS, at(2000)), Some(Probe), "nor may one that never ends keep it");
+        assert_eq!(breaker.admit(&SETTINGS, at(2000)), None);
     }
 
     #[test]
     fn requests_from_before_the_opening_are_no_probes() {
         let breaker = opened_at(0);
-        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
+        assert_eq!(breaker.admit(&SETTINGS, at(1000)), Some(Probe));
         for _ in 0..3 {
             assert_eq!(breaker.succeeded(&SETTINGS, Whole), None);
             assert_eq!(breaker.failed(&SETTINGS, Whole, at(1001)), None);
             breaker.abandoned(Whole);
         }
-        assert_eq!(breaker.enter(&SETTINGS, at(1001)), None, "the place is the probe's still");
+        assert_eq!(breaker.admit(&SETTINGS, at(1001)), None, "the place is the probe's still");
         assert_eq!(breaker.succeeded(&SETTINGS, Probe), None);
-        assert_eq!(breaker.enter(&SETTINGS, at(1001)), Some(Probe));
+        assert_eq!(breaker.admit(&SETTINGS, at(1001)), Some(Probe));
         assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(BreakerTurn::Closed));
     }
 

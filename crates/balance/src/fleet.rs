@@ -201,9 +201,9 @@ impl Fleet {
     /// Passes the server's circuit. Call it for each pick, before the request is sent. `None` if another worker has
     /// taken the last slot.
     #[inline]
-    pub fn enter(&self, server: usize, now: Time) -> Option<Passage> {
+    pub fn admit(&self, server: usize, now: Time) -> Option<Passage> {
         match &self.settings.breaker {
-            Some(settings) => self.members[server].health.breaker.enter(settings, now),
+            Some(settings) => self.members[server].health.breaker.admit(settings, now),
             None => Some(Passage::Whole),
         }
     }
@@ -328,7 +328,7 @@ mod tests {
             fleet.end(0, RequestOutcome::Failed, Time::START),
             Some(ServerEvent::CircuitOpened(until))
         );
-        assert_eq!(fleet.enter(0, until), Some(Passage::Probe));
+        assert_eq!(fleet.admit(0, until), Some(Passage::Probe));
         let answered = RequestOutcome::Answered(Some(Duration::from_millis(1)));
         assert_eq!(fleet.end(0, answered, until), None, "sent before it opened");
         assert_eq!(fleet.end_passed(0, Passage::Probe, answered, until), Some(ServerEvent::CircuitClosed));

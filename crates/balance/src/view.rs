@@ -324,7 +324,7 @@ mod tests {
         view.refresh(&fleet, now);
         assert_eq!((view.servers.as_slice(), view.is_guarded, view.place(1)), (&[0, 1][..], true, Some(1)));
         // A view that is made while the request is in progress contains the server as well.
-        assert_eq!(fleet.enter(1, now), Some(Passage::Probe));
+        assert_eq!(fleet.admit(1, now), Some(Passage::Probe));
         assert_eq!(seen(&fleet, now), [0, 1]);
         let mut view = FleetView::new(2);
         view.refresh(&fleet, now);

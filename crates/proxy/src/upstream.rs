@@ -214,7 +214,7 @@ impl WorkerUpstream {
         let limit = self.plan.fleet.members()[server].in_flight_max;
         let in_flight = InFlight::begin(Rc::clone(&self.standings[server]), limit)?;
         // Last, because a place in the half-open circuit is not returned automatically.
-        let passage = self.plan.fleet.enter(server, now)?;
+        let passage = self.plan.fleet.admit(server, now)?;
         let under_way = UnderWay { in_flight: Some(in_flight), line: self.line.clone() };
         let since = self.times().then(Instant::now);
         Some(PickedServer { server, since, is_last_resort, passage, under_way })

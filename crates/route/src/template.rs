@@ -436,8 +436,8 @@ impl TemplateReader<'_> {
         !is_before_brace || run % 2 == 0
     }
 
-    /// Checks the end of a URL's host: only text, or a variable that is the whole host and that clients cannot choose
-    /// freely. Of a value that is one of several constants, clients choose no other text.
+    /// Checks the end of a URL's host: only text, or a variable that is the whole host or all but its first labels, and
+    /// that clients cannot choose freely. Of a value that is one of several constants, clients choose no other text.
     fn check_end(&self) -> Result<(), TemplateFault> {
         let (TemplateUse::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
         match self.pieces.as_slice() {
@@ -445,7 +445,7 @@ impl TemplateReader<'_> {
                 ..,
                 TemplatePiece::Text(before),
                 TemplatePiece::Variable(Variable::Host | Variable::Server | Variable::TlsServerName, _),
-            ] if before.ends_with(b"/") => Ok(()),
+            ] if before.ends_with(b"/") || before.ends_with(b".") => Ok(()),
             [.., TemplatePiece::Text(before), TemplatePiece::Variable(Variable::Value(value), _)]
                 if before.ends_with(b"/") && value.possible_texts().is_some() =>
             {
@@ -700,6 +700,8 @@ mod tests {
             "https://$1.example.com/",
             "https://$1.example.com?a",
             "http://$host",
+            "https://www.$host$path_and_query",
+            "https://www.$host:8443/",
             "https://example.com/$1",
         ] {
             assert!(
@@ -713,6 +715,7 @@ mod tests {
             ("https://$1", 10, TemplateFault::InAuthority),
             ("https://$header.x/", 17, TemplateFault::InAuthority),
             ("https://example.com$1$path", 21, TemplateFault::InAuthority),
+            ("https://www.$header.x/", 21, TemplateFault::InAuthority),
             ("https://example.com$host/", 24, TemplateFault::InAuthority),
             ("https://$host$1?", 15, TemplateFault::InAuthority),
             ("//example.com", 0, TemplateFault::Beginning("one slash")),

@@ -1,5 +1,7 @@
 //! Placeholders (`{host}`, `{http.request.uri}`) as variables of Vanward.
 
+use crate::environment;
+
 /// Converts a text with placeholders, or returns the unsupported one.
 pub(super) fn template(text: &str) -> Result<String, String> {
     let mut made = String::new();
@@ -12,10 +14,14 @@ pub(super) fn template(text: &str) -> Result<String, String> {
                 rest = behind;
             }
             ('{', Some((name, behind))) if !name.contains(['{', ' ']) => {
-                if let Some(variable) = name.strip_prefix('$').or_else(|| name.strip_prefix("env.")) {
-                    made.push_str(&environment(variable).ok_or_else(|| format!("{{{name}}}"))?);
-                } else {
-                    made.push_str(&format!("${{{}}}", variable(name).ok_or_else(|| format!("{{{name}}}"))?));
+                match name.strip_prefix("env.") {
+                    Some(name) => made.push_str(&environment::variable(name, None)),
+                    None => {
+                        made.push_str(&format!(
+                            "${{{}}}",
+                            variable(name).ok_or_else(|| format!("{{{name}}}"))?
+                        ));
+                    }
                 }
                 rest = behind;
             }
@@ -26,15 +32,6 @@ pub(super) fn template(text: &str) -> Result<String, String> {
         }
     }
     Ok(bare(&made))
-}
-
-/// Converts an environment variable: both proxies expand it when they read the file.
-fn environment(name: &str) -> Option<String> {
-    let (name, default) = name.split_once(':').map_or((name, None), |(name, default)| (name, Some(default)));
-    let is_name = !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-    let default = default.map(|default| format!(":-{default}")).unwrap_or_default();
-    is_name.then(|| format!("${{{name}{default}}}"))
 }
 
 /// Converts `${host}/x` to `$host/x`: braces stay only before a character that could belong to the name.
@@ -106,13 +103,14 @@ mod tests {
             ("https://{host}{uri}", Ok("https://$host$path_and_query")),
             ("{http.request.header.X-A}-b", Ok("${header.X-A}-b")),
             ("{header.X-A} b", Ok("$header.X-A b")),
-            ("{$SITE:x}/{env.NAME}", Ok("${SITE:-x}/${NAME}")),
+            ("{host}/{env.NAME}", Ok("$host/${NAME}")),
             ("a$b", Ok("a$$b")),
             ("{re.a.1}", Err("{re.a.1}")),
             ("{ \"json\": 1 }", Ok("{ \"json\": 1 }")),
         ];
         for (text, here) in cases {
-            assert_eq!(template(text).as_deref().map_err(String::as_str), here, "{text}");
+            let made = template(text).map(|made| environment::written(&made));
+            assert_eq!(made.as_deref().map_err(String::as_str), here, "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
 use crate::source::Directive;
-use crate::values;
+use crate::{environment, values};
 
 /// The named matchers of a site, without the `@`.
 pub(super) type Named<'s> = BTreeMap<&'s str, Expression>;
@@ -65,6 +65,9 @@ pub(super) fn expression(directive: &Directive, named: &Named<'_>) -> (Option<Ex
         let unknown = || Expression::Unsaid(format!("there is no matcher {word}"));
         return (Some(named.get(name).cloned().unwrap_or_else(unknown)), 1);
     }
+    if word.starts_with('/') && environment::is_in(word) {
+        return (Some(Expression::Unsaid("its path comes from the environment".to_owned())), 1);
+    }
     if word.starts_with('/') {
         return (Some(Expression::Any(path(word).into_iter().collect(), directive.number)), 1);
     }
@@ -102,6 +105,9 @@ fn set(block: &[Directive], constants: &Constants<'_>) -> Expression {
 }
 
 pub(super) fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
+    if words.iter().any(|word| environment::is_in(word)) {
+        return Expression::Unsaid("its value comes from the environment".to_owned());
+    }
     let unsaid = || Expression::Unsaid(format!("routes cannot match on `{name}`"));
     let each = |made: &dyn Fn(&str) -> Option<Atom>| {
         let atoms: Option<Vec<Atom>> = words.iter().map(|word| made(word)).collect();
@@ -176,8 +182,8 @@ fn version_is(text: &str) -> Option<String> {
 }
 
 /// Caddy's name for private networks.
-const PRIVATE: [&str; 6] =
-    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
+pub(super) const PRIVATE: [&str; 6] =
+    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1"];
 
 fn fields(directive: &Directive, name: &str, words: &[String]) -> Option<Expression> {
     let atom = match (name, words) {

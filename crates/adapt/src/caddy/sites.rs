@@ -347,12 +347,8 @@ impl<'s> CaddyAdapter<'s> {
     fn option_of_servers(&mut self, option: &'s Directive) {
         if option.name == "trusted_proxies" && option.word(0) == "static" {
             for word in option.words.iter().skip(1) {
-                let networks = if word == "private_ranges" {
-                    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"]
-                        .to_vec()
-                } else {
-                    vec![word.as_str()]
-                };
+                let networks =
+                    if word == "private_ranges" { matchers::PRIVATE.to_vec() } else { vec![word.as_str()] };
                 for network in networks.into_iter().filter(|network| crate::values::is_network(network)) {
                     self.sheet.top.push("trusted_proxies", network.into(), from(option));
                 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mistake::{LineMap, Mistake};
 
-use crate::Include;
 use crate::source::{Directive, SourceFiles, joined};
+use crate::{Include, environment};
 
 const BLOCKS_DEEP_MAX: usize = 32;
 const IMPORTS_DEEP_MAX: usize = 16;
@@ -92,7 +92,8 @@ impl CaddyReader {
                     "a smaller file",
                 ));
             }
-            let number = self.source.add(first.file, first.line, &name, &joined(&name, &texts));
+            let number =
+                self.source.add(first.file, first.line, &name, &environment::written(&joined(&name, &texts)));
             let mut block = None;
             if opens {
                 if depth >= BLOCKS_DEEP_MAX {
@@ -281,18 +282,38 @@ fn tokens(text: &str, file: usize, places: &LineMap<'_>) -> Result<Vec<CaddyToke
                         }
                     }
                 }
-                tokens.push(CaddyToken { text: word, line: begun, at, is_quoted: true, file });
+                let text = with_environment(&word);
+                tokens.push(CaddyToken { text, line: begun, at, is_quoted: true, file });
             }
             first => {
                 let mut word = String::from(first);
                 while let Some((_, next)) = letters.next_if(|(_, next)| !next.is_whitespace()) {
                     word.push(next);
                 }
-                tokens.push(CaddyToken { text: word, line, at, is_quoted: false, file });
+                let text = with_environment(&word);
+                tokens.push(CaddyToken { text, line, at, is_quoted: false, file });
             }
         }
     }
     Ok(tokens)
+}
+
+/// Converts `{$NAME}` and `{$NAME:default}`, which Caddy replaces before it reads anything else.
+fn with_environment(text: &str) -> String {
+    let mut parts = text.split("{$");
+    let mut made = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once('}').filter(|(reference, _)| !reference.is_empty()) {
+            Some((reference, behind)) => {
+                let (name, default) =
+                    reference.split_once(':').map_or((reference, None), |(name, value)| (name, Some(value)));
+                made += &environment::variable(name, default);
+                made += behind;
+            }
+            None => made += &format!("{{${part}"),
+        }
+    }
+    made
 }
 
 #[cfg(test)]
@@ -308,11 +329,11 @@ mod tests {
             };
             list.iter().map(one).collect::<Vec<_>>().join("; ")
         }
-        shown(
+        environment::written(&shown(
             &read(text, "C", &mut |_: &str| Ok(vec![("m".to_owned(), "more here".to_owned())]))
                 .expect("it is read")
                 .0,
-        )
+        ))
     }
 
     #[test]
@@ -324,6 +345,7 @@ mod tests {
             ("(s) {\n header X {args[0]}\n}\na {\n import s 1\n}", "(s); a [import s,1; header X,1]"),
             ("a {\n import *.c\n}", "a [import *.c; more here]"),
             ("a {\n respond `{ }` \\\n 201\n}", "a [respond { },201]"),
+            ("{$A}:80 {\n root \"{$B:/x}/y\" {$\n}", "${A}:80 [root ${B:-/x}/y,{$]"),
             ("a {\n @m expression {path} == \"/x\"\n}", "a [@m expression,{path},==,\"/x\"]"),
             ("a {\n @m `{path} == \"/x\"`\n}", "a [@m expression,{path} == \"/x\"]"),
         ];

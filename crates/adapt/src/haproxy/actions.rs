@@ -239,10 +239,15 @@ impl<'s> HaproxyAdapter<'s> {
         let to = if let Some(scheme) = rule.behind("scheme") {
             Ok(format!("{scheme}://$host$path_and_query"))
         } else if let Some(prefix) = rule.behind("prefix") {
-            let path = if rule.words().iter().any(|word| word == "drop-query") {
-                "$path?"
-            } else {
-                "$path_and_query"
+            let has = |flag: &str| rule.words().iter().any(|word| word == flag);
+            let path = match (has("drop-query"), has("append-slash")) {
+                (true, true) => {
+                    let why = "a path that ends in a slash gets a second one";
+                    self.sheet.differs(rule.line.number, why, "exclude such paths by a condition");
+                    "$path/?"
+                }
+                (true, false) => "$path?",
+                (false, _) => "$path_and_query",
             };
             let bare = if prefix == "/" { "" } else { prefix };
             format::template(bare).map(|prefix| format!("{prefix}{path}"))
@@ -349,14 +354,20 @@ impl<'s> HaproxyAdapter<'s> {
         }
         let by_itself =
             ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "forwarded"];
-        if option == "request_headers" && by_itself.contains(&lower.as_str()) {
+        // A constant says what a proxy in front has ended; a sample is what Vanward finds out by itself.
+        let is_found_out = text.contains('%') || rule.words().iter().any(|word| word.contains("ssl_fc"));
+        if option == "request_headers" && by_itself.contains(&lower.as_str()) && is_found_out {
             return self.sheet.needless(rule.line.number, "servers always get this field");
         }
         let value = match format::template(&text) {
             Ok(value) => value,
             Err(variable) => {
-                let why = format!("there is no variable for {variable}");
                 let instead = "write the value, or a variable of docs/configuration.md";
+                let mut why = format!("there is no variable for {variable}");
+                if option == "request_headers" && action == "set-header" {
+                    why += "; the client's own field is removed";
+                    made.options.listed(option, "remove", &name, rule.from());
+                }
                 return self.sheet.refuse(rule.line.number, &why, instead);
             }
         };

@@ -2,7 +2,7 @@
 
 use super::acl::Term;
 use crate::rules::{Atom, HostIs, PathIs, TextIs, literal};
-use crate::{Include, values};
+use crate::{Include, environment, values};
 
 #[derive(Clone, Copy, PartialEq)]
 enum CompareWay {
@@ -80,6 +80,9 @@ pub(super) fn term(words: &[String], include: Include<'_>) -> Term {
             "-M" => return Term::Unsaid("it uses a map".to_owned()),
             value => values.push(value.to_owned()),
         }
+    }
+    if values.iter().any(|value| environment::is_in(value)) {
+        return Term::Unsaid("its value comes from the environment".to_owned());
     }
     let comparison = Comparison { way, ignores_case, values: &values };
     let found = comparison.sample(base, argument, converters);

@@ -2,6 +2,7 @@
 
 use mistake::{LineMap, Mistake};
 
+use crate::environment;
 use crate::source::SourceFiles;
 
 const STATEMENTS_MAX: usize = 100_000;
@@ -155,6 +156,7 @@ fn quoted(
     while let Some((_, letter)) = letters.next() {
         match letter {
             _ if letter == quote => return Ok(()),
+            '$' if quote == '"' => word.push_str(&variable(letters)),
             '\\' if quote == '"' => {
                 let next = letters.next().map_or('\\', |(_, next)| next);
                 if !matches!(next, ' ' | '#' | '"' | '\'' | '\\' | '$') {
@@ -168,23 +170,51 @@ fn quoted(
     Err((at, "this text has no closing quote", "a quote at its end"))
 }
 
+/// Reads the name of an environment variable behind a `$`: `NAME`, `{NAME}` or `{NAME-default}`.
+fn variable(letters: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> String {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let has_brace = letters.next_if(|(_, letter)| *letter == '{').is_some();
+    let mut name = String::new();
+    while let Some((_, letter)) = letters.next_if(|(_, letter)| is_of_name(*letter)) {
+        name.push(letter);
+    }
+    if !has_brace {
+        return if name.is_empty() { "$".to_owned() } else { environment::variable(&name, None) };
+    }
+    let mut behind = String::new();
+    while let Some((_, letter)) = letters.next_if(|(_, letter)| !matches!(letter, '}' | '"')) {
+        behind.push(letter);
+    }
+    let is_closed = letters.next_if(|(_, letter)| *letter == '}').is_some();
+    let default = behind.strip_prefix('-');
+    if is_closed && !name.is_empty() && (behind.is_empty() || default.is_some()) {
+        return environment::variable(&name, default);
+    }
+    format!("${{{name}{behind}{}", if is_closed { "}" } else { "" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lines_are_words() {
-        let cases: [(&str, &[&str]); 6] = [
+        let cases: [(&str, &[&str]); 9] = [
             ("  bind *:80 # all", &["bind", "*:80"]),
             (r#"string "a \"b\" c""#, &["string", "a \"b\" c"]),
             (r"acl a path_reg \.php$", &["acl", "a", "path_reg", r"\.php$"]),
             (r"replace-path (.*) /a\ b\1", &["replace-path", "(.*)", r"/a b\1"]),
             ("lf-string 'a\\n'x", &["lf-string", "a\\nx"]),
+            (r#"bind "$IP:${PORT-80}" '$X'"#, &["bind", "${IP}:${PORT:-80}", "$X"]),
+            (r#"string "${a_b}\$c $ ${X""#, &["string", "${env:a_b}$c $ ${X"]),
+            (r#"string "${A[*]}""#, &["string", "${A[*]}"]),
             ("   # nothing", &[]),
         ];
         for (line, expected) in cases {
+            let words = words(line)
+                .map(|words| words.iter().map(|word| environment::written(word)).collect::<Vec<_>>());
             assert_eq!(
-                words(line).as_deref(),
+                words.as_deref(),
                 Ok(&expected.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..]),
                 "{line}"
             );

@@ -108,6 +108,13 @@ fn lines_become_options() {
             "http-request redirect scheme https",
             "redirect = { to = \"https://$host$path_and_query\", status = 302 }",
         ),
+        ("redirect prefix / drop-query append-slash", "redirect = { to = \"$path/?\", status = 302 }"),
+        (
+            "http-request set-header X-Forwarded-Proto https",
+            "request_headers = { set = { X-Forwarded-Proto = \"https\" } }",
+        ),
+        ("http-request set-header X-A %[var(x)]", "request_headers = { remove = [\"X-A\"] }"),
+        ("http-request set-header X-A \"a${C-d}$\"", "request_headers = { set = { X-A = \"a${C:-d}$$\" } }"),
         ("redirect prefix /x drop-query", "redirect = { to = \"/x$path?\", status = 302 }"),
         (
             "http-request return status 200 string \"a b\"",

@@ -186,6 +186,10 @@ impl<'s> NginxAdapter<'s> {
                 );
                 continue;
             };
+            if !self.counted.insert(zone.number) {
+                let why = "each route counts by itself: a client may make as many requests in each";
+                self.note(zone, RemarkKind::Differs, why, "write one [[route]] for all these paths");
+            }
             let burst = option("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
             let pairs = [
                 ("rate".to_owned(), rate.into()),

@@ -262,6 +262,22 @@ impl<'s> NginxAdapter<'s> {
         }
         self.files_options(scope, &mut pairs, &mut origins);
         entry.options.set("files", DraftValue::Table(pairs), origins);
+        self.media_types(scope, entry);
+    }
+
+    /// Translates `types { }` with `default_type`: all files have this type. Other tables are refused.
+    fn media_types(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let (Some(types), default) = (scope.one("types"), scope.one("default_type")) else { return };
+        if types.inner().is_empty() {
+            let kind = default.map_or("text/plain", |default| default.word(0));
+            let mut origins = from(types);
+            origins.extend(default.map(|default| StatementOrigin::Directive(default.number)));
+            entry.options.field("response_headers", "set", "Content-Type", kind, origins);
+        } else if !self.sheet.source.file_of(types.number).ends_with("mime.types") {
+            let why = "files have the media types of a built-in table";
+            let instead = "write a [[route]] for other ones, with Content-Type in `response_headers`";
+            self.note(types, RemarkKind::Refused, why, instead);
+        }
     }
 
     fn files_options(

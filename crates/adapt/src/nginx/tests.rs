@@ -93,6 +93,20 @@ fn directives_become_options() {
             "proxy_pass http://u; proxy_set_header X-A $http_b;",
             "request_headers = { set = { X-A = \"$header.B\" } }",
         ),
+        (
+            "proxy_pass http://u; proxy_set_header Remote-User $nobody;",
+            "request_headers = { set = { Remote-User = \"\" } }",
+        ),
+        (
+            "return 301 https://www.$host$request_uri;",
+            "redirect = { to = \"https://www.$host$path_and_query\", status = 301 }",
+        ),
+        (
+            "root /srv/www; types { } default_type text/plain;",
+            "response_headers = { set = { Content-Type = \"text/plain\" } }",
+        ),
+        ("proxy_pass http://127.0.0.1:1/a/; proxy_redirect off;", "location = false"),
+        ("proxy_pass http://unix:///run/s.sock;", "servers = [\"http+unix:/run/s.sock\"]"),
         ("proxy_pass http://u; proxy_hide_header X-A;", "response_headers = { remove = [\"X-A\"] }"),
         (
             "proxy_pass http://u; add_header X-A 1; proxy_hide_header X-A;",
@@ -112,6 +126,39 @@ fn directives_become_options() {
         "add_header X-Outer 1;".to_owned() + &in_location(&format!("{pass} add_header X-Inner 1;"));
     let written = options(&inherited).join("\n");
     assert!(written.contains("X-Inner") && !written.contains("X-Outer"), "{written}");
+}
+
+/// What changes its meaning without a translation has a remark.
+#[test]
+fn what_is_lost_is_said() {
+    let zone = "limit_req_zone $binary_remote_addr zone=z:1m rate=5r/m; server { listen 80; \
+                location /a { limit_req zone=z; root /w; } location /b { limit_req zone=z; root /w; } }";
+    for (text, directive, why) in [
+        (
+            in_location("root /w; types { application/gpx+xml gpx; }"),
+            "types",
+            "files have the media types of",
+        ),
+        (
+            in_location("proxy_pass http://u; proxy_redirect http:// https://;"),
+            "proxy_redirect",
+            "Location is only mapped back",
+        ),
+        (
+            in_location("rewrite ^/a/(.*)$ /b/$1? break; proxy_pass http://u;"),
+            "rewrite",
+            "the query stays, which nginx leaves out",
+        ),
+        (zone.to_owned(), "limit_req_zone", "each route counts by itself"),
+    ] {
+        let adapted = checked(&text);
+        let said = |remark: &crate::Remark| {
+            remark.directive.starts_with(directive)
+                && remark.why.starts_with(why)
+                && remark.kind != RemarkKind::NeedsNothing
+        };
+        assert!(adapted.remarks.iter().any(said), "{text}: {:?}", adapted.remarks);
+    }
 }
 
 #[test]

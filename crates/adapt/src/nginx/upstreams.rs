@@ -50,9 +50,31 @@ impl<'s> NginxAdapter<'s> {
         self.retries(scope, entry);
         self.cache(scope, entry);
         self.body_limit(scope, entry);
+        self.redirects(scope, entry);
         if let Some(buffered) = scope.one("proxy_request_buffering") {
             let why = "bodies are streamed; `request_buffering = true` gathers them";
             self.note(buffered, RemarkKind::NeedsNothing, why, "");
+        }
+    }
+
+    /// Translates `proxy_redirect off`; other values are refused unless they map as Vanward does.
+    fn redirects(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        for mapped in scope.all("proxy_redirect") {
+            match (mapped.word(0), mapped.words.len()) {
+                ("default", 1) => {}
+                ("off", 1) if entry.options.get("rewrite").is_some() => {
+                    entry.options.set("location", false, from(mapped));
+                }
+                ("off", 1) => {
+                    let why = "Location is only mapped where the path or host is rewritten";
+                    self.note(mapped, RemarkKind::NeedsNothing, why, "");
+                }
+                _ => {
+                    let why = "Location is only mapped back from the server's URL to the client's";
+                    let instead = "have the server know its own URL by X-Forwarded-Proto and -Host";
+                    self.note(mapped, RemarkKind::Refused, why, instead);
+                }
+            }
         }
     }
 
@@ -289,6 +311,10 @@ impl<'s> NginxAdapter<'s> {
             let to = values::template(rewrite.word(1).trim_end_matches('?'));
             match (pattern, to, rewrite.word(2)) {
                 (Ok(pattern), Ok(to), "break" | "") if to.starts_with('/') && !to.contains('?') => {
+                    if rewrite.word(1).ends_with('?') {
+                        let why = "the query stays, which nginx leaves out";
+                        self.note(rewrite, RemarkKind::Differs, why, "have the server ignore it");
+                    }
                     entry.options.extend("rewrite", ("pattern", pattern.into()), from(rewrite));
                     entry.options.extend("rewrite", ("path", to.into()), Vec::new());
                 }
@@ -374,9 +400,11 @@ impl<'s> NginxAdapter<'s> {
                 _ => match values::template(text) {
                     Ok(value) => self.header("request_headers", "set", set.word(0), value, set, entry),
                     Err(variable) => {
-                        let why = format!("there is no variable {variable}");
+                        let why =
+                            format!("there is no variable {variable}; the client's own field is removed");
                         let instead = "write the value, or a variable of docs/configuration.md";
                         self.note(set, RemarkKind::Refused, &why, instead);
+                        self.header("request_headers", "set", set.word(0), String::new(), set, entry);
                     }
                 },
             }
@@ -606,8 +634,11 @@ impl<'s> NginxAdapter<'s> {
 
 pub(super) fn url(scheme: &str, address: &str) -> String {
     match address.strip_prefix("unix:") {
-        Some(path) if scheme == "fcgi" => format!("fcgi+unix:{}", path.trim_end_matches(':')),
-        Some(path) => format!("http+unix:{}", path.trim_end_matches(':')),
+        // nginx also accepts `unix://` before the path.
+        Some(path) => {
+            let scheme = if scheme == "fcgi" { scheme } else { "http" };
+            format!("{scheme}+unix:/{}", path.trim_end_matches(':').trim_start_matches('/'))
+        }
         // nginx takes the port of HTTP.
         None if scheme == "fcgi" && !has_port(address) => format!("fcgi://{address}:80"),
         None => format!("{scheme}://{address}"),

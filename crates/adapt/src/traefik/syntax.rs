@@ -42,6 +42,9 @@ enum YamlValue {
     Block(Vec<YamlNode>),
 }
 
+/// Keys at the top of dynamic files. Traefik ignores others there: a folder may hold the static file, too.
+const DYNAMIC: [&str; 4] = ["http", "tcp", "udp", "tls"];
+
 /// Parses and merges a file and those of its `providers.file`: static and dynamic options have different keys.
 pub(super) fn read(
     text: &str,
@@ -49,7 +52,8 @@ pub(super) fn read(
     include: Include<'_>,
 ) -> Result<(Vec<Directive>, SourceFiles), Box<Mistake>> {
     let mut reader = YamlReader { source: SourceFiles::default() };
-    let mut tree = reader.file(text, file)?;
+    let mut tree = reader.file(text, file, |_| true)?;
+    let is_dynamic = |node: &YamlNode| DYNAMIC.iter().any(|key| node.key.eq_ignore_ascii_case(key));
     for (number, pattern, is_folder) in provided(&tree) {
         let patterns: Vec<String> = match is_folder {
             true => {
@@ -62,7 +66,7 @@ pub(super) fn read(
             match include(&pattern) {
                 Ok(files) => {
                     for (name, text) in files {
-                        tree.extend(reader.file(&text, &name)?);
+                        tree.extend(reader.file(&text, &name, is_dynamic)?);
                     }
                 }
                 Err(why) => reader.source.unread.push((number, why)),
@@ -91,10 +95,17 @@ struct YamlReader {
 }
 
 impl YamlReader {
-    fn file(&mut self, text: &str, file: &str) -> Result<Vec<Directive>, Box<Mistake>> {
+    /// Parses a file, with the blocks at its top that are wanted.
+    fn file(
+        &mut self,
+        text: &str,
+        file: &str,
+        is_wanted: impl FnMut(&YamlNode) -> bool,
+    ) -> Result<Vec<Directive>, Box<Mistake>> {
         self.source.files.push(file.to_owned());
         let places = LineMap::new(text, file);
-        let nodes = if is_toml(text, file) { toml(text, &places)? } else { yaml(text, &places)? };
+        let mut nodes = if is_toml(text, file) { toml(text, &places)? } else { yaml(text, &places)? };
+        nodes.retain(is_wanted);
         let tree = self.directives(nodes, "", false);
         if self.source.places.len() > STATEMENTS_MAX {
             return Err(too_many(&places));

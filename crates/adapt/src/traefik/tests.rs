@@ -311,3 +311,23 @@ fn another_service_answers_in_place_of_errors() {
         assert!(!adapted.toml.contains("on_status") && adapted.refused() > 0, "{}", adapted.toml);
     }
 }
+
+/// A folder may hold the static file, and files of other programs.
+#[test]
+fn only_dynamic_options_are_read_from_a_folder() {
+    let own = "entryPoints:\n  web:\n    address: ':80'\nproviders:\n  file:\n    directory: conf\n";
+    let compose = "services:\n  traefik:\n    image: traefik\n";
+    let dynamic = "http:\n  routers:\n    a:\n      rule: PathPrefix(`/`)\n      service: s\n  services:\n    s:\n      \
+                   loadBalancer:\n        servers:\n          - url: http://127.0.0.1:1\n";
+    let adapted = adapt(own, "conf/traefik.yml", &mut |pattern: &str| {
+        let files = [("conf/traefik.yml", own), ("conf/compose.yml", compose), ("conf/d.yml", dynamic)];
+        Ok(match pattern.ends_with(".yml") {
+            true => files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
+            false => Vec::new(),
+        })
+    });
+    let adapted = adapted.expect("it is read");
+    told::valid(&adapted);
+    assert_eq!(adapted.toml.matches("[[listen]]").count(), 1, "{}", adapted.toml);
+    assert_eq!(routes(&adapted).len(), 1, "{}", adapted.toml);
+}
