@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::etcd::{EtcdEvent, EtcdFailure};
 use crate::follow::{FollowedProxy, PAUSE_MAX, PAUSE_MIN, TICK};
@@ -24,8 +25,15 @@ pub struct MapOrder {
     pub reply: oneshot::Sender<Result<(), String>>,
 }
 
-/// An order that is in etcd, with its revision.
-type WaitingOrder = (i64, oneshot::Sender<Result<(), String>>);
+/// How long an order waits for this instance to read it from etcd.
+const READ_MAX: Duration = Duration::from_secs(5);
+
+/// An order that is in etcd, and that this instance has not applied yet.
+pub(crate) struct WaitingOrder {
+    revision: i64,
+    since: Instant,
+    reply: oneshot::Sender<Result<(), String>>,
+}
 
 pub(crate) struct MapFollower<P> {
     pub(crate) store: Rc<EtcdStore>,
@@ -46,9 +54,9 @@ impl<P: FollowedProxy> MapFollower<P> {
                 (pause, reported) = (PAUSE_MIN, None);
                 continue;
             };
-            for (_, reply) in self.waiting.drain(..) {
+            for order in self.waiting.extract_if(.., |order| order.since.elapsed() > READ_MAX) {
                 let why = format!("the change is in etcd, and this instance has not read it yet: {failure}");
-                let _ = reply.send(Err(why));
+                let _ = order.reply.send(Err(why));
             }
             // The configuration's part reports an etcd that does not answer.
             if matches!(failure, EtcdFailure::Refused(_)) && reported.as_ref() != Some(&failure) {
@@ -63,10 +71,10 @@ impl<P: FollowedProxy> MapFollower<P> {
     /// Waits before the next attempt. Orders are attempted at once; one that succeeds ends the pause.
     async fn rest(&mut self, pause: Duration) {
         let mut pause = pin!(tokio::time::sleep(pause));
-        while self.waiting.is_empty() {
+        loop {
             tokio::select! {
                 () = &mut pause => return,
-                Some(order) = self.orders.recv() => self.execute(order).await,
+                Some(order) = self.orders.recv() => if self.execute(order).await { return },
             }
         }
     }
@@ -93,7 +101,7 @@ impl<P: FollowedProxy> MapFollower<P> {
                     // A new generation, or lost changes.
                     _ => return Ok(()),
                 },
-                Some(order) = self.orders.recv() => self.execute(order).await,
+                Some(order) = self.orders.recv() => _ = self.execute(order).await,
                 () = reloaded.notified() => return Ok(()),
                 () = tokio::time::sleep(TICK) => {}
             }
@@ -121,18 +129,25 @@ impl<P: FollowedProxy> MapFollower<P> {
         true
     }
 
-    async fn execute(&mut self, MapOrder { map, work, reply }: MapOrder) {
+    /// Makes a change. Returns whether it is in etcd.
+    async fn execute(&mut self, MapOrder { map, work, reply }: MapOrder) -> bool {
         match self.store.change_map(&map, work, &self.name).await {
-            Ok(revision) => self.waiting.push((revision, reply)),
-            // The command may have ended.
-            Err(why) => drop(reply.send(Err(why))),
+            Ok(revision) => {
+                self.waiting.push(WaitingOrder { revision, since: Instant::now(), reply });
+                true
+            }
+            Err(why) => {
+                // The command may have ended.
+                let _ = reply.send(Err(why));
+                false
+            }
         }
     }
 
     fn reply_up_to(&mut self, revision: i64) {
-        for (_, reply) in self.waiting.extract_if(.., |(written, _)| *written <= revision) {
+        for order in self.waiting.extract_if(.., |order| order.revision <= revision) {
             // The command may have ended.
-            let _ = reply.send(Ok(()));
+            let _ = order.reply.send(Ok(()));
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::store::{EtcdStore, now, read};
 const MAP_CHANGES_MAX: usize = 200_000;
 /// The largest text of a replacement: a million networks with a word each. etcd keeps former ones until it compacts.
 const MAP_TEXT_BYTES_MAX: usize = 32 << 20;
-/// A piece of a text. etcd refuses requests above 1.5 MiB, and base64 adds a third.
-const PIECE_BYTES: usize = 512 << 10;
+/// A piece of a text. etcd refuses requests above 1.5 MiB, and a busy one has to answer within the client's limit.
+const PIECE_BYTES: usize = 128 << 10;
 /// Entries of one write. etcd refuses more than 128 operations.
 const WRITE_ENTRIES_MAX: usize = 100;
 /// Entries of one answer.
@@ -36,8 +36,8 @@ const LAST: &str = "maps/last";
 
 /// An entry of a map as an operator has changed it.
 ///
-/// The end is a time in the value, because leases are no clock. etcd renews all of them when its leader changes, and an instance
-/// that has lost etcd never learns that one has ended. A lease only deletes the key some time afterwards.
+/// The end is a time in the value, and not that of a lease. Without etcd, an instance would never learn that a lease has
+/// ended, and a new leader of etcd begins the times of all leases again. A lease only deletes the key some time later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedEntry {
     /// `None` if the entry is deleted; empty for a key of a set.

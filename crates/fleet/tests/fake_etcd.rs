@@ -1,7 +1,7 @@
 //! The part of etcd's JSON gateway that followers use, with watches. Leases never end, and old revisions cannot be read.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;

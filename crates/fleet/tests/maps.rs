@@ -200,7 +200,7 @@ fn a_replacement_arrives_as_a_whole() {
     let start = |name: &str| Instance::start(&etcd, name, folder.path().join(name));
     let (one, two) = (start("one"), start("two"));
     one.changes(&[("a", set("1"))]).expect("etcd answers");
-    for length in [2_000_000, 0, 7] {
+    for length in [500_000, 0, 7] {
         let text: Vec<u8> = (0..length).map(|at: u32| b"abc\n"[at as usize % 4]).collect();
         one.makes(MapWork::Replace(text.clone())).expect("etcd answers");
         for instance in [&one, &two] {
@@ -208,7 +208,7 @@ fn a_replacement_arrives_as_a_whole() {
             instance.until("it has the replacement", has_it);
         }
         let pieces = etcd.keys("/edge.fleet/map-pieces/banned/");
-        assert_eq!(pieces.len(), (length as usize).div_ceil(512 << 10).max(1), "the old ones are deleted");
+        assert_eq!(pieces.len(), (length as usize).div_ceil(128 << 10).max(1), "the old ones are deleted");
     }
     two.changes(&[("b", set("2"))]).expect("etcd answers");
     let late = start("late");
