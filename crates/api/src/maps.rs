@@ -25,6 +25,16 @@ pub struct MapStatus {
     pub changed: usize,
     /// Whether a command has replaced all entries.
     pub is_replaced: bool,
+    /// Set if all instances with the same configuration share changes of the map.
+    pub shared: Option<MapSharing>,
+}
+
+/// Currency of a map that instances share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MapSharing {
+    /// This instance has the changes of all up to this time, in seconds since 1970; `None` before it has read any.
+    pub as_of: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +72,8 @@ pub struct MapLookupOrder {
 pub struct MapLookupResult {
     /// The value as a text; `None` if no entry matches.
     pub value: Option<String>,
+    /// Set if all instances with the same configuration share changes of the map.
+    pub shared: Option<MapSharing>,
 }
 
 /// Changes entries of a map: all of them, or none if one is invalid. Deletions come first.
@@ -96,4 +108,6 @@ pub struct MapSetting {
 pub struct MapChanged {
     /// The number of changes; for a replacement, of entries.
     pub changes: usize,
+    /// Whether the change is for all instances with the same configuration.
+    pub is_shared: bool,
 }

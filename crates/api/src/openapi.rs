@@ -64,6 +64,16 @@ impl Document {
         place[method] = operation;
     }
 
+    /// Documents a word in the query of a POST that has parameters in its path.
+    fn permit(&mut self, path: &str, word: &str, summary: &str) {
+        let parameter = json!({
+            "name": word, "in": "query", "description": summary, "allowEmptyValue": true, "schema": { "type": "string" },
+        });
+        if let Some(parameters) = self.paths[path]["post"]["parameters"].as_array_mut() {
+            parameters.push(parameter);
+        }
+    }
+
     fn finish(mut self) -> String {
         let document = json!({
             "openapi": "3.0.3",
@@ -169,6 +179,9 @@ fn change(document: &mut Document) {
     document.add("post", "/maps/{name}/replace", told, ApiContent::Text, answer);
     let answer = document.content_of::<MapChanged>();
     document.add("post", "/maps/{name}/reset", "Drops all changes of a map.", ApiContent::Nothing, answer);
+    for path in ["/maps/{name}/change", "/maps/{name}/replace", "/maps/{name}/reset"] {
+        document.permit(path, "here", "Changes this instance alone, if instances share their maps.");
+    }
     let (order, answer) = (document.content_of::<ShapingOrder>(), document.content_of::<PlaceNamed>());
     document.add("post", "/shaping", "Changes rates and delays of a place.", order, answer);
     let answer = document.content_of::<ShapingCleared>();

@@ -28,6 +28,7 @@ use crate::admin::maps::now_ms;
 use crate::certificates;
 use crate::control_listener::{ControlListener, PageAddress};
 use crate::handover::{self, Handover, Inheritance, Purpose};
+use crate::map_sharing::{MapSharing, ShareMap};
 use crate::metrics::Metrics;
 use crate::open_log::open_logs;
 use crate::retired::Retired;
@@ -85,6 +86,8 @@ pub(crate) struct Control {
     pub(crate) dashboard: ControlListener<PageAddress>,
     pub(crate) acme: crate::acme::AcmeProgress,
     pub(crate) shared: Shared,
+    /// Set if instances share their maps.
+    pub(crate) map_sharing: Option<MapSharing>,
     /// Previous processes that may have QUIC connections.
     pub(crate) quic_processes: Arc<QuicProcesses>,
 }
@@ -165,6 +168,7 @@ pub(crate) struct Means {
     pub(crate) dashboard: ControlListener<PageAddress>,
     pub(crate) reread: Option<Reread>,
     pub(crate) instance: Option<String>,
+    pub(crate) share_map: Option<ShareMap>,
     pub(crate) release_memory: Option<fn()>,
 }
 
@@ -176,8 +180,18 @@ impl Control {
         inherited: &mut Inheritance,
         means: Means,
     ) -> Result<Arc<Self>, StartError> {
-        let Means { workers, readers, wanted, metrics, admin, dashboard, reread, instance, release_memory } =
-            means;
+        let Means {
+            workers,
+            readers,
+            wanted,
+            metrics,
+            admin,
+            dashboard,
+            reread,
+            instance,
+            share_map,
+            release_memory,
+        } = means;
         let overrides = std::mem::take(&mut inherited.overrides);
         let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = ServerNames::from_config(&config, None);
@@ -217,6 +231,7 @@ impl Control {
             dashboard,
             acme: Default::default(),
             shared: Shared::new(instance),
+            map_sharing: share_map.map(MapSharing::new),
             quic_processes: Arc::new(QuicProcesses::new(std::mem::take(&mut inherited.processes))),
         }))
     }

@@ -8,6 +8,8 @@ mod admin;
 mod certificates;
 /// Watches the files of maps.
 mod map_files;
+/// Changes of maps that several instances make together.
+mod map_sharing;
 /// Replaces the configuration.
 mod change;
 /// Plans that were replaced, until no request uses them.
@@ -110,6 +112,7 @@ use crate::change::{Control, Means, WorkerStart, worker_count};
 use crate::control_listener::{ControlListener, PageAddress};
 pub use crate::handover::Inheritance;
 use crate::handover::Predecessor;
+pub use crate::map_sharing::{ShareMap, SharedMapOrder};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 pub use crate::route_explained::{RouteExplained, explain_route};
@@ -119,6 +122,7 @@ pub use crate::sources::{SharedConfiguration, SourceFailure};
 use proxy::cache;
 use proxy::context::plan::Plan;
 use proxy::context::worker::WorkerMessage;
+pub use proxy::shared::live_maps::{SharedBase, SharedChange, SharedState};
 use proxy::worker::{self, WorkerParts};
 use transport::descriptors::RAISE_LIMIT;
 use transport::resolve;
@@ -206,6 +210,8 @@ pub struct Setup {
     pub inheritance: Inheritance,
     /// The name of this instance among others; `None` means the host name.
     pub instance: Option<String>,
+    /// Shares changes of maps with other instances. Without it, each change applies to this instance alone.
+    pub share_map: Option<ShareMap>,
     /// Returns the memory that the calling thread has freed to the system. Called after a reload and after a plan is freed,
     /// never on a worker: allocators keep what they had at the most, and reading takes more memory than its result.
     pub release_memory: Option<fn()>,
@@ -233,6 +239,34 @@ impl Handle {
     pub fn take_peers(&self, addresses: &[String]) -> Result<(), String> {
         let control = self.0.upgrade().ok_or("the proxy has ended")?;
         control.take_peers(addresses).map_err(|error| error.to_string())
+    }
+
+    /// The maps of the configuration in force, with the generations of their shared states.
+    pub fn maps(&self) -> Vec<(String, Option<String>)> {
+        self.0.upgrade().map(|control| control.plan().maps.generations()).unwrap_or_default()
+    }
+
+    /// Takes the state of a map that instances share. Blocks until it is in force; what does not fit is left out with a
+    /// message.
+    pub fn take_map(&self, name: &str, state: SharedState) {
+        if let Some(control) = self.0.upgrade() {
+            control.take_map(name, state);
+        }
+    }
+
+    /// Takes changes of a map that all instances make, in order. Blocks until they are in force; what does not fit is
+    /// left out with a message.
+    pub fn take_map_changes(&self, name: &str, changes: &[SharedChange]) {
+        if let Some(control) = self.0.upgrade() {
+            control.take_map_changes(name, changes);
+        }
+    }
+
+    /// Takes the time up to which the maps have the shared state, in seconds since 1970.
+    pub fn note_maps(&self, as_of: u64) {
+        if let Some(sharing) = self.0.upgrade().as_ref().and_then(|control| control.map_sharing.as_ref()) {
+            sharing.note(as_of);
+        }
     }
 
     /// Takes the state of the shared configuration in this instance, for status and metrics.
@@ -313,6 +347,7 @@ pub(crate) fn start_resolving(
         dashboard: ControlListener::new(dashboard_sockets),
         reread: setup.reread,
         instance: setup.instance,
+        share_map: setup.share_map,
         release_memory: setup.release_memory,
     };
     let control = Control::new(config, &mut inherited, means)?;

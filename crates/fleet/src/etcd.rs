@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tls::ClientSide;
 
 use crate::location::{EtcdEndpoint, Location};
+use crate::store::now;
 
 /// Maximum time for connecting to one server and its answer. Then the next server is asked.
 const ANSWER_MAX: Duration = Duration::from_millis(800);
@@ -77,9 +78,66 @@ pub struct EtcdClient {
     /// The connection to the preferred server.
     open: RefCell<Option<(usize, Open)>>,
     token: RefCell<Option<String>>,
+    /// When a server answered last, in seconds since 1970.
+    answered: Cell<u64>,
+    /// How often no server answered.
+    failures: Cell<u64>,
 }
 
 type Open = ClientStream<Box<dyn DialedStream>>;
+
+/// A watch of keys. It occupies a connection.
+pub struct EtcdWatch {
+    open: Open,
+    /// The part of a line that has arrived.
+    text: Vec<u8>,
+    /// The server, for messages.
+    place: String,
+}
+
+/// A change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdEvent {
+    /// The key; after a deletion without a value.
+    pub entry: KeyValue,
+    pub is_deleted: bool,
+}
+
+impl EtcdWatch {
+    /// Waits for the next changes, all those of a write together. `None` means that the server has compacted changes
+    /// that were not reported. A call that is dropped loses nothing.
+    pub async fn next(&mut self) -> Result<Option<Vec<EtcdEvent>>, EtcdFailure> {
+        loop {
+            // One JSON object a line.
+            while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=end).collect();
+                let told: Value = serde_json::from_slice(&line).unwrap_or_default();
+                if let Some(error) = told.get("error") {
+                    return Err(self.failed(error["message"].as_str().unwrap_or("it ends the watch")));
+                }
+                let told = &told["result"];
+                if told["canceled"].as_bool() == Some(true) {
+                    return Ok(None);
+                }
+                if let Some(events) = told["events"].as_array().filter(|events| !events.is_empty()) {
+                    return Ok(Some(events.iter().filter_map(event).collect()));
+                }
+            }
+            if self.text.len() > ANSWER_BYTES_MAX {
+                return Err(self.failed("its answer has no end"));
+            }
+            match self.open.piece().await {
+                Ok(Some(piece)) => self.text.extend_from_slice(&piece),
+                Ok(None) => return Err(self.failed("the connection was closed")),
+                Err(why) => return Err(self.failed(&why)),
+            }
+        }
+    }
+
+    fn failed(&self, why: &str) -> EtcdFailure {
+        EtcdFailure::Unreachable(format!("{}: {why}", self.place))
+    }
+}
 
 impl EtcdClient {
     /// Creates a client without connecting. Fails on mistakes in certificates and keys.
@@ -96,6 +154,8 @@ impl EtcdClient {
             preferred: Cell::new(0),
             open: RefCell::default(),
             token: RefCell::default(),
+            answered: Cell::default(),
+            failures: Cell::default(),
         })
     }
 
@@ -106,6 +166,16 @@ impl EtcdClient {
     /// Returns the index of the server that answered last.
     pub(crate) fn server(&self) -> usize {
         self.preferred.get()
+    }
+
+    /// Returns when a server answered last, in seconds since 1970.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.get()
+    }
+
+    /// Returns how often no server answered.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.get()
     }
 
     pub async fn read(&self, keys: &[EtcdKeys]) -> Result<(i64, Vec<Vec<KeyValue>>), EtcdFailure> {
@@ -121,9 +191,28 @@ impl EtcdClient {
         Ok((revision(&answer), entries))
     }
 
+    /// Reads at most `count` keys with a prefix, in order, as they were at a revision: those from a key on.
+    pub(crate) async fn page(
+        &self,
+        prefix: &str,
+        from: &str,
+        (count, at): (usize, i64),
+    ) -> Result<Vec<KeyValue>, EtcdFailure> {
+        let mut wanted = range(&EtcdKeys::Below(prefix.to_owned()));
+        wanted["key"] = json!(BASE64.encode(from));
+        (wanted["limit"], wanted["revision"]) = (json!(count.to_string()), json!(at.to_string()));
+        let answer = self.call("/v3/kv/range", wanted).await?;
+        Ok(answer["kvs"].as_array().into_iter().flatten().filter_map(entry).collect())
+    }
+
     /// Writes all or nothing, if each of these keys was last written at its revision (0: if the key does not exist).
-    /// Returns whether it wrote. After an error the write may have happened.
-    pub async fn write(&self, conditions: &[(&str, i64)], writes: &[Write]) -> Result<bool, EtcdFailure> {
+    /// Returns the revision of the write; `None` if a key was written meanwhile. After an error the write may have
+    /// happened.
+    pub async fn write(
+        &self,
+        conditions: &[(&str, i64)],
+        writes: &[Write],
+    ) -> Result<Option<i64>, EtcdFailure> {
         let compare: Vec<Value> = conditions
             .iter()
             .map(|(key, revision)| {
@@ -133,7 +222,7 @@ impl EtcdClient {
             .collect();
         let writes: Vec<Value> = writes.iter().map(written).collect();
         let answer = self.call("/v3/kv/txn", json!({ "compare": compare, "success": writes })).await?;
-        Ok(answer["succeeded"].as_bool().unwrap_or(false))
+        Ok(answer["succeeded"].as_bool().unwrap_or(false).then(|| revision(&answer)))
     }
 
     /// Grants a lease. Keys bound to it are deleted unless it is kept alive within `ttl`.
@@ -156,41 +245,27 @@ impl EtcdClient {
     /// Waits for the first change of keys at or after revision `from`. Also returns if the server has compacted that
     /// revision. Fails if the connection ends, or if the server has lost its cluster.
     pub async fn change(&self, keys: &EtcdKeys, from: i64) -> Result<(), EtcdFailure> {
+        self.watch(keys, from).await?.next().await.map(drop)
+    }
+
+    /// Watches keys from revision `from` on.
+    pub async fn watch(&self, keys: &EtcdKeys, from: i64) -> Result<EtcdWatch, EtcdFailure> {
         let mut wanted = range(keys);
         wanted["start_revision"] = json!(from.to_string());
         let request = json!({ "create_request": wanted });
         let server = self.preferred.get();
-        let failed =
-            |why: String| EtcdFailure::Unreachable(format!("{}: {why}", self.location.endpoints[server]));
-        let late = |_| failed(late());
+        let place = self.location.endpoints[server].to_string();
         // A separate connection, because a watch occupies it.
         let begin = async {
             let mut open = self.connect(server).await?;
             self.send(&mut open, server, "/v3/watch", &request).await?;
             Ok::<_, String>(open)
         };
-        let mut open = tokio::time::timeout(ANSWER_MAX, begin).await.map_err(late)?.map_err(failed)?;
-        let mut text = Vec::new();
-        while let Some(piece) = open.piece().await.map_err(failed)? {
-            text.extend_from_slice(&piece);
-            // One JSON object a line.
-            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = text.drain(..=end).collect();
-                let told: Value = serde_json::from_slice(&line).unwrap_or_default();
-                if let Some(error) = told.get("error") {
-                    return Err(failed(error["message"].as_str().unwrap_or("it ends the watch").to_owned()));
-                }
-                let told = &told["result"];
-                let has_events = told["events"].as_array().is_some_and(|events| !events.is_empty());
-                if has_events || told["canceled"].as_bool() == Some(true) {
-                    return Ok(());
-                }
-            }
-            if text.len() > ANSWER_BYTES_MAX {
-                return Err(failed("its answer has no end".to_owned()));
-            }
+        let begun = tokio::time::timeout(ANSWER_MAX, begin).await.unwrap_or_else(|_| Err(late()));
+        match begun {
+            Ok(open) => Ok(EtcdWatch { open, text: Vec::new(), place }),
+            Err(why) => Err(EtcdFailure::Unreachable(format!("{place}: {why}"))),
         }
-        Err(failed("the connection was closed".to_owned()))
     }
 
     /// Tries the servers in turn, starting with the one that answered last.
@@ -201,13 +276,17 @@ impl EtcdClient {
         for server in (0..count).map(|turn| (first + turn) % count) {
             self.preferred.set(server);
             match self.ask(server, path, &request).await {
-                Ok(EtcdResponse::Value(value)) => return Ok(value),
+                Ok(EtcdResponse::Value(value)) => {
+                    self.answered.set(now());
+                    return Ok(value);
+                }
                 Ok(EtcdResponse::Refusal(why)) => return Err(EtcdFailure::Refused(why)),
                 Err(why) => failures.push(format!("{}: {why}", self.location.endpoints[server])),
             }
             self.open.take();
         }
         self.preferred.set((first + 1) % count);
+        self.failures.update(|count| count + 1);
         Err(EtcdFailure::Unreachable(failures.join("; ")))
     }
 
@@ -363,6 +442,11 @@ fn written(write: &Write) -> Value {
         } }),
         Write::Delete(keys) => json!({ "request_delete_range": range(keys) }),
     }
+}
+
+fn event(told: &Value) -> Option<EtcdEvent> {
+    let is_deleted = told["type"].as_str() == Some("DELETE");
+    Some(EtcdEvent { entry: entry(&told["kv"])?, is_deleted })
 }
 
 fn entry(told: &Value) -> Option<KeyValue> {

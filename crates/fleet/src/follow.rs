@@ -8,11 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use config::Reading;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use crate::disk::VersionFolder;
 use crate::etcd::{EtcdClient, EtcdCredentials, EtcdFailure};
 use crate::location::Location;
+use crate::map_follow::{MapFollower, MapOrder};
+use crate::map_store::{MapChange, MapState};
 use crate::rollout::{
     OwnStep, RefusedVersion, RolloutPolicy, RolloutStep, Trial, TrialVerdict, judged, next,
 };
@@ -22,11 +26,11 @@ use crate::tree::{Tree, WrittenSecrets};
 /// An instance counts as gone after this silence.
 const LEASE: Duration = Duration::from_secs(10);
 /// Interval of the checks that etcd still answers.
-const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// Interval of reported request rates.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum time for etcd at the end of the proxy.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Keys written within this time make one version.
@@ -52,6 +56,14 @@ pub trait FollowedProxy: Send + Sync + 'static {
     fn peer_address(&self) -> Option<String>;
     /// Sets the instances that share the cache, and waits until that is in force.
     fn take_peers(&self, addresses: &[String]);
+    /// The maps of the configuration in force, each with the generation that it has.
+    fn maps(&self) -> Vec<(String, Option<String>)>;
+    /// Puts the state of etcd into a map, and waits until that is in force.
+    fn take_map(&self, name: &str, state: MapState);
+    /// Changes entries of a map, in order, and waits until that is in force.
+    fn take_map_changes(&self, name: &str, changes: Vec<MapChange>);
+    /// Takes the time up to which the maps have the state of etcd, in seconds since 1970.
+    fn note_maps(&self, as_of: u64);
     fn note(&self, standing: &InstanceStanding);
     fn warn(&self, message: &str);
     fn inform(&self, message: &str);
@@ -155,9 +167,14 @@ async fn newest_good(store: &EtcdStore, but: &str) -> Option<Tree> {
 }
 
 impl FollowStart {
-    /// Follows the configuration until the proxy ends, that is until `ended` resolves. Then removes the instance
-    /// from etcd, unless another process has taken over its name.
-    pub async fn follow(self, proxy: impl FollowedProxy, ended: impl Future) {
+    /// Follows the configuration and the maps until the proxy ends, that is until `ended` resolves. Then removes the
+    /// instance from etcd, unless another process has taken over its name. `orders` change maps for all instances.
+    pub async fn follow(
+        self,
+        proxy: impl FollowedProxy,
+        orders: UnboundedReceiver<MapOrder>,
+        ended: impl Future,
+    ) {
         let Self { current, options, folder, .. } = self;
         let Ok(client) = EtcdClient::new(options.location.clone(), options.access.clone()) else { return };
         let own = OwnStep {
@@ -168,12 +185,23 @@ impl FollowStart {
             requests: (0, 0),
         };
         let (began, state) = (Instant::now(), InstanceState::Current);
+        let (store, proxy, reloaded) =
+            (Rc::new(EtcdStore { client }), Arc::new(proxy), Rc::new(Notify::new()));
+        let maps = MapFollower {
+            store: Rc::clone(&store),
+            proxy: Arc::clone(&proxy),
+            orders,
+            reloaded: Rc::clone(&reloaded),
+            name: options.name.clone(),
+            waiting: Vec::new(),
+        };
         let mut instance = FleetInstance {
-            store: Rc::new(EtcdStore { client }),
+            store,
+            reloaded,
             current,
             options,
             folder,
-            proxy: Arc::new(proxy),
+            proxy,
             own,
             version_since: now(),
             trial: None,
@@ -191,6 +219,7 @@ impl FollowStart {
         instance.note();
         tokio::select! {
             () = instance.run() => {}
+            () = maps.run() => {}
             _ = ended => {}
         }
         if let Some(lease) = instance.lease {
@@ -222,6 +251,8 @@ struct EtcdLoss {
 
 struct FleetInstance<P> {
     store: Rc<EtcdStore>,
+    /// Notified after each reload.
+    reloaded: Rc<Notify>,
     current: CurrentVersion,
     options: InstanceOptions,
     folder: VersionFolder,
@@ -432,6 +463,7 @@ impl<P: FollowedProxy> FleetInstance<P> {
         let reloaded = tokio::task::spawn_blocking(move || proxy.reload()).await;
         match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(()) => {
+                self.reloaded.notify_one();
                 (self.own.version, self.own.refused) = (version, None);
                 self.version_since = now();
                 true

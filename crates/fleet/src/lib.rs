@@ -2,6 +2,7 @@
 //!
 //! `location` and `etcd` are the URL and the client, `tree` is a version of the configuration. `rollout` decides which
 //! instance applies it, and when. `store` has the fleet's state in etcd, `disk` an instance's; `follow` combines all.
+//! `map_store` and `map_follow` do the same for changes of maps.
 
 /// The last good version on the disk.
 mod disk;
@@ -9,6 +10,10 @@ mod disk;
 mod etcd;
 /// An instance that follows the configuration.
 mod follow;
+/// Follows changes of maps, and makes them.
+mod map_follow;
+/// Changes of maps.
+mod map_store;
 /// URLs of etcd.
 mod location;
 /// Decides which instance applies a new version, and when.
@@ -18,9 +23,11 @@ mod store;
 /// Versions of a configuration.
 mod tree;
 
-pub use etcd::{EtcdClient, EtcdCredentials, EtcdFailure, EtcdKeys, KeyValue, Write};
+pub use etcd::{EtcdClient, EtcdCredentials, EtcdEvent, EtcdFailure, EtcdKeys, EtcdWatch, KeyValue, Write};
 pub use follow::{CurrentVersion, FollowStart, FollowedProxy, InstanceOptions, begin};
 pub use location::{EtcdEndpoint, Location};
+pub use map_follow::MapOrder;
+pub use map_store::{ChangedEntry, MapBase, MapChange, MapState, MapWork};
 pub use rollout::{RolloutPolicy, TrialVerdict};
 pub use store::{
     EtcdStore, InstanceStanding, InstanceState, SeenState, StoreMember, StoredVersion, VERSIONS_MAX, now,

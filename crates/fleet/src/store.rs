@@ -118,7 +118,7 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    fn location(&self) -> &Location {
+    pub(crate) fn location(&self) -> &Location {
         self.client.location()
     }
 
@@ -180,7 +180,9 @@ impl EtcdStore {
         lease: i64,
     ) -> Result<bool, EtcdFailure> {
         let key = self.location().own(TRIAL);
-        self.client.write(&[(&key, seen.trial_written)], &[self.put(TRIAL, trial, lease)]).await
+        let written =
+            self.client.write(&[(&key, seen.trial_written)], &[self.put(TRIAL, trial, lease)]).await?;
+        Ok(written.is_some())
     }
 
     async fn names(&self, beginning: &str) -> Result<Vec<String>, EtcdFailure> {
@@ -293,17 +295,17 @@ impl EtcdStore {
             location.own(&format!("rollout/verdicts/{}", tree.version())),
         )));
         writes.push(self.no_trial());
-        self.client.write(&conditions, &writes).await
+        Ok(self.client.write(&conditions, &writes).await?.is_some())
     }
 
-    fn put(&self, name: &str, value: &impl Serialize, lease: i64) -> Write {
+    pub(crate) fn put(&self, name: &str, value: &impl Serialize, lease: i64) -> Write {
         // These types have only string keys, so serialization cannot fail.
         let value = serde_json::to_vec(value).unwrap_or_default();
         Write::Put { key: self.location().own(name), value, lease }
     }
 }
 
-fn read<T: DeserializeOwned>(entry: &KeyValue) -> Result<T, EtcdFailure> {
+pub(crate) fn read<T: DeserializeOwned>(entry: &KeyValue) -> Result<T, EtcdFailure> {
     serde_json::from_slice(&entry.value)
         .map_err(|error| EtcdFailure::Refused(format!("what is at {} cannot be read: {error}", entry.key)))
 }

@@ -202,12 +202,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         .await
     }
 
+    /// Appends what arrives. A call that is dropped changes nothing, so a watch can be waited for beside other events.
     async fn receive(&mut self) -> Result<usize, String> {
-        let before = self.received.len();
-        self.received.resize(before + PIECE, 0);
-        let read = self.stream.read(&mut self.received[before..]).await;
-        self.received.truncate(before + *read.as_ref().unwrap_or(&0));
-        read.map_err(|error| (self.reason)(&error))
+        self.received.reserve(PIECE);
+        self.stream.read_buf(&mut self.received).await.map_err(|error| (self.reason)(&error))
     }
 }
 
@@ -282,6 +280,26 @@ mod tests {
             (connection.body(10).await, connection.is_open().await)
         });
         assert_eq!((body, is_open), (Ok(b"xxxxxxxxxx".to_vec()), false));
+    }
+
+    #[test]
+    fn a_wait_that_is_dropped_loses_nothing() {
+        block_on(async {
+            let (client, mut server) = tokio::io::duplex(1000);
+            let sent = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
+            server.write_all(sent.as_bytes()).await.expect("there is room");
+            let mut connection = ClientStream::new(client, ToString::to_string);
+            connection.ask(&request_line("POST")).await.expect("a head");
+            assert_eq!(connection.piece().await, Ok(Some(b"ab".to_vec())));
+            tokio::select! {
+                biased;
+                piece = connection.piece() => panic!("nothing was sent: {piece:?}"),
+                () = std::future::ready(()) => {}
+            }
+            server.write_all(b"1\r\nc\r\n0\r\n\r\n").await.expect("there is room");
+            assert_eq!(connection.piece().await, Ok(Some(b"c".to_vec())));
+            assert_eq!(connection.piece().await, Ok(None));
+        });
     }
 
     #[test]

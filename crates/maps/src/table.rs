@@ -210,6 +210,11 @@ impl MapTable {
         normal_key(self.shape.kind, key).map(Cow::into_owned)
     }
 
+    /// Whether there is an entry with exactly this key, in its normal form.
+    pub fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
     /// The number of entries, including those that have ended.
     pub fn len(&self) -> usize {
         match &self.index {

@@ -46,6 +46,16 @@ impl fleet::FollowedProxy for Nothing {
 
     fn take_peers(&self, _: &[String]) {}
 
+    fn maps(&self) -> Vec<(String, Option<String>)> {
+        Vec::new()
+    }
+
+    fn take_map(&self, _: &str, _: fleet::MapState) {}
+
+    fn take_map_changes(&self, _: &str, _: Vec<fleet::MapChange>) {}
+
+    fn note_maps(&self, _: u64) {}
+
     fn note(&self, _: &fleet::InstanceStanding) {}
 
     fn warn(&self, message: &str) {
@@ -73,7 +83,8 @@ fn follow(url: &str, count: usize, folder: &str) {
             };
             let proxy = Nothing(Arc::clone(&reloads));
             let beginning = fleet::begin(options).await.unwrap_or_else(|why| panic!("{why}"));
-            tokio::task::spawn_local(beginning.follow(proxy, std::future::pending::<()>()));
+            let (_, orders) = tokio::sync::mpsc::unbounded_channel();
+            tokio::task::spawn_local(beginning.follow(proxy, orders, std::future::pending::<()>()));
         }
         println!("ready");
         std::future::pending::<()>().await;

@@ -1,7 +1,7 @@
 //! Changes of maps by commands, beside reloads, upgrades and changes of files.
 
 use crate::changes::Scene;
-use crate::process::{Patience, run_in};
+use crate::process::{Patience, get, run_in};
 
 /// Changes of maps survive a reload and an upgrade, and lie on top of a file that changes.
 #[test]
@@ -61,5 +61,38 @@ fn changes_of_maps_outlive_reloads_and_upgrades() {
     std::fs::write(&other, "# networks\n198.51.100.9 # a comment\n").expect("it is writable");
     run(&["map", "set", "banned", "--for", "1h", "--file", &other.display().to_string()]).with_code(0);
     run(&["map", "get", "banned", "198.51.100.9"]).with_code(0);
+    scene.end();
+}
+
+/// An upgrade does not begin the time of an entry again, and the first request afterwards is decided by it.
+#[test]
+fn entries_end_at_their_time_after_an_upgrade() {
+    let scene = Scene::start(1);
+    let run = |arguments: &[&str]| run_in(scene.path(), arguments).with_code(0).output;
+    let maps = "[map.banned]\nkey = 'client.address'\nkind = \"network\"\nentries = []\n\
+                [map.tenant]\nkey = 'request.path'\nkind = \"prefix\"\nentries = { \"/a\" = \"one\" }\n\
+                [values]\ntenant = 'map.tenant ?? \"none\"'\n\
+                [[route]]\npath = \"/a\"\nwhen = 'map.banned && values.tenant == \"two\"'\n\
+                respond = { status = 403, body = \"${tenant}\" }\n";
+    scene.write(1, maps);
+    scene.reload();
+    run(&["map", "set", "banned", "127.0.0.1", "--for", "1h"]);
+    run(&["map", "set", "tenant", "/a", "two"]);
+    let rest = || {
+        let shown: serde_json::Value =
+            serde_json::from_str(&run(&["map", "show", "banned", "--json"])).expect("is JSON");
+        shown["entries"][0]["ends_in_seconds"].as_u64().expect("it has an end")
+    };
+    assert!((3000..=3600).contains(&rest()), "{}", rest());
+    let patience = Patience::new();
+    while rest() > 3598 {
+        patience.wait_a_little("the rest of the time does not get shorter");
+    }
+    let before = rest();
+    scene.upgrade();
+    let answer = get(scene.address(), "/a");
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with("\r\n\r\ntwo"), "{answer}");
+    let after = rest();
+    assert!((before - 600..=before).contains(&after), "{after} s instead of {before} s");
     scene.end();
 }

@@ -40,6 +40,10 @@ impl Scene {
         self.folder.path()
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn write(&self, workers: usize, more: &str) {
         write(self.path(), "127.0.0.1:0", workers, self.origin.addresses()[0], self.echo, more);
     }

@@ -69,7 +69,7 @@ Examples:
   cargo xtask dashboard                   the dashboard, driven in Chromium
   cargo xtask deny                        licences and sources of the libraries
   cargo xtask book                        the pages as a book with search, in target/book
-  cargo xtask examples                    resilience runs as tests, by go test and pytest
+  cargo xtask examples                    resilience runs as tests, by go test and pytest; live lists of addresses
   cargo xtask adapt                       adapted configurations beside Traefik";
 
 #[derive(Subcommand)]
@@ -130,7 +130,7 @@ enum XtaskCommand {
     Deny,
     /// Build the book of the pages with mdBook, and check its links.
     Book,
-    /// Run the examples of resilience runs as tests, with go test and pytest.
+    /// Run the examples: resilience runs as tests, with go test and pytest, and live lists of addresses.
     Examples,
     /// Compare Traefik and Vanward with adapted configurations.
     Adapt,

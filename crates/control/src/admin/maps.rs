@@ -1,13 +1,16 @@
-//! The admin API of maps. A change is in force for all workers when the call returns.
+//! The admin API of maps. A change is in force for all workers when the call returns. If instances share their maps, it is
+//! for all of them, unless the query says `here`.
 
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::maps::{
-    MapChanged, MapEntries, MapEntry, MapLookupOrder, MapLookupResult, MapOrder, MapSetting, MapStatus,
+    MapChanged, MapEntries, MapEntry, MapLookupOrder, MapLookupResult, MapOrder, MapSetting, MapSharing,
+    MapStatus,
 };
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::Response;
 use expression::Value;
 use maps::{EntryFault, MapChange, MapSnapshot};
@@ -15,8 +18,8 @@ use proxy::shared::live_maps::{LiveMaps, MapRefusal, written};
 use telemetry::message;
 
 use super::{AdminBody, AdminOrder, Segments, elsewhere, ending, json, refused};
-use crate::StartError;
 use crate::change::Control;
+use crate::map_sharing::{MapFailure, SharedMapOrder};
 
 /// The most entries of one listing.
 const LISTED_MAX: usize = 10_000;
@@ -34,6 +37,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
 }
 
 fn statuses(control: &Control) -> Vec<MapStatus> {
+    let shared = sharing(control);
     let status = |status: proxy::shared::live_maps::MapStatus| MapStatus {
         name: status.name,
         kind: status.kind.to_owned(),
@@ -45,6 +49,7 @@ fn statuses(control: &Control) -> Vec<MapStatus> {
         unused: status.unused_count,
         changed: status.changed_count,
         is_replaced: status.is_replaced,
+        shared,
     };
     control.plan().maps.statuses(now_ms()).into_iter().map(status).collect()
 }
@@ -53,8 +58,8 @@ pub(super) async fn entries(
     State(control): State<Weak<Control>>,
     Segments(name): Segments<String>,
 ) -> Response {
-    let read = move |control: Arc<Control>| control.plan().maps.with_map(&name, listed);
-    answer(elsewhere(control, read).await.map(Ok))
+    let read = move |control: Arc<Control>| Ok(control.plan().maps.with_map(&name, listed)?);
+    answer(elsewhere(control, read).await)
 }
 
 fn listed(map: &MapSnapshot) -> MapEntries {
@@ -76,17 +81,18 @@ pub(super) async fn lookup(
     AdminOrder(MapLookupOrder { key }): AdminOrder<MapLookupOrder>,
 ) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
+    let shared = sharing(&control);
     let value = |map: &MapSnapshot| -> Result<MapLookupResult, String> {
         let key = match map.shape().kind.key_type() {
             expression::ValueType::Address => Value::Address(key.parse().map_err(|_| not_an_address(&key))?),
             _ => Value::Text(key.as_bytes()),
         };
-        Ok(MapLookupResult { value: map.peek(key, now_ms()).map(written) })
+        Ok(MapLookupResult { value: map.peek(key, now_ms()).map(written), shared })
     };
     match control.plan().maps.with_map(&name, value) {
         Ok(Ok(result)) => json(StatusCode::OK, &result),
         Ok(Err(why)) => refused(StatusCode::UNPROCESSABLE_ENTITY, &why),
-        Err(refusal) => not_done(&refusal),
+        Err(refusal) => not_done(&MapFailure::Refused(refusal)),
     }
 }
 
@@ -94,77 +100,130 @@ fn not_an_address(key: &str) -> String {
     format!("{key:?} is not an address, such as 192.0.2.1")
 }
 
+/// `?here` changes this instance alone.
+pub(super) struct ChangeScope {
+    is_here: bool,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ChangeScope {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        match parts.uri.query() {
+            None => Ok(Self { is_here: false }),
+            Some("here") => Ok(Self { is_here: true }),
+            Some(other) => {
+                Err(refused(StatusCode::BAD_REQUEST, &format!("the query may be ?here, not ?{other}")))
+            }
+        }
+    }
+}
+
 pub(super) async fn change(
     State(control): State<Weak<Control>>,
     Segments(name): Segments<String>,
+    scope: ChangeScope,
     AdminOrder(order): AdminOrder<MapOrder>,
 ) -> Response {
-    let now_ms = now_ms();
-    let changed = on_maps(control, name, move |maps, name| {
-        let shape = maps.with_map(name, MapSnapshot::shape)?;
-        let mut changes: Vec<MapChange> = Vec::with_capacity(order.set.len() + order.delete.len());
-        changes.extend(order.delete.into_iter().map(|key| MapChange::Delete { key }));
-        for MapSetting { key, value, ends_in_seconds } in order.set {
-            let value = match (value, shape.values) {
-                (None, Some(_)) => Err(EntryFault::NoValue { key: key.clone() }),
-                (value, _) => shape.value(&value.unwrap_or_default()),
-            };
-            let value = value.map_err(|fault| MapRefusal::Entry { key: key.clone(), fault })?;
-            let ends_ms = ends_in_seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
-            changes.push(MapChange::Set { key, value, ends_ms });
-        }
-        maps.change(name, &changes, now_ms)
-    });
-    changed.await
+    let change = move |control: &Control, name: &str| {
+        let now_ms = now_ms();
+        let changes = control.change_maps(|maps| changes(maps, name, order, now_ms))??;
+        control.change_map(
+            name,
+            scope.is_here,
+            |maps| maps.change(name, &changes, now_ms),
+            |maps| Ok((SharedMapOrder::Change(maps.shared_form(name, &changes, now_ms)?), changes.len())),
+        )
+    };
+    on_map(control, name, scope, change).await
+}
+
+/// The changes of an order.
+fn changes(maps: &LiveMaps, name: &str, order: MapOrder, now_ms: u64) -> Result<Vec<MapChange>, MapRefusal> {
+    let shape = maps.with_map(name, MapSnapshot::shape)?;
+    let mut changes: Vec<MapChange> = Vec::with_capacity(order.set.len() + order.delete.len());
+    changes.extend(order.delete.into_iter().map(|key| MapChange::Delete { key }));
+    for MapSetting { key, value, ends_in_seconds } in order.set {
+        let value = match (value, shape.values) {
+            (None, Some(_)) => Err(EntryFault::NoValue { key: key.clone() }),
+            (value, _) => shape.value(&value.unwrap_or_default()),
+        };
+        let value = value.map_err(|fault| MapRefusal::Entry { key: key.clone(), fault })?;
+        let ends_ms = ends_in_seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
+        changes.push(MapChange::Set { key, value, ends_ms });
+    }
+    Ok(changes)
 }
 
 pub(super) async fn replace(
     State(control): State<Weak<Control>>,
     Segments(name): Segments<String>,
+    scope: ChangeScope,
     AdminBody(text): AdminBody,
 ) -> Response {
-    on_maps(control, name, move |maps, name| maps.replace(name, &text)).await
+    let change = move |control: &Control, name: &str| {
+        control.change_map(
+            name,
+            scope.is_here,
+            |maps| maps.replace(name, &text),
+            |maps| Ok((SharedMapOrder::Replace(text.to_vec()), maps.check_replacement(name, &text)?)),
+        )
+    };
+    on_map(control, name, scope, change).await
 }
 
 pub(super) async fn reset(
     State(control): State<Weak<Control>>,
     Segments(name): Segments<String>,
+    scope: ChangeScope,
 ) -> Response {
-    on_maps(control, name, LiveMaps::reset).await
+    let change = move |control: &Control, name: &str| {
+        control.change_map(
+            name,
+            scope.is_here,
+            |maps| maps.reset(name),
+            |maps| Ok((SharedMapOrder::Reset, maps.configured_count(name)?)),
+        )
+    };
+    on_map(control, name, scope, change).await
 }
 
-/// Changes a map, while no other change of the configuration is under way.
-async fn on_maps(
+async fn on_map(
     control: Weak<Control>,
     name: String,
-    change: impl FnOnce(&LiveMaps, &str) -> Result<usize, MapRefusal> + Send + 'static,
+    scope: ChangeScope,
+    change: impl FnOnce(&Control, &str) -> Result<usize, MapFailure> + Send + 'static,
 ) -> Response {
     let change = move |control: Arc<Control>| {
-        let changed = control.change_maps(|maps| change(maps, &name));
-        if let Ok(Ok(changes)) = &changed {
-            message::info(&format!("map.{name}: {changes} changes, by the admin API"));
-        }
-        changed
+        let changes = change(&control, &name)?;
+        let is_shared = control.map_sharing.is_some() && !scope.is_here;
+        let whose = if is_shared { ", for all instances" } else { "" };
+        message::info(&format!("map.{name}: {changes} changes, by the admin API{whose}"));
+        Ok(MapChanged { changes, is_shared })
     };
-    let changed = elsewhere(control, change).await;
-    answer(changed.map(|changed| changed.map(|changes| changes.map(|changes| MapChanged { changes }))))
+    answer(elsewhere(control, change).await)
 }
 
-fn answer<T: serde::Serialize>(result: Option<Result<Result<T, MapRefusal>, StartError>>) -> Response {
+fn answer<T: serde::Serialize>(result: Option<Result<T, MapFailure>>) -> Response {
     match result {
-        Some(Ok(Ok(value))) => json(StatusCode::OK, &value),
-        Some(Ok(Err(refusal))) => not_done(&refusal),
-        Some(Err(error)) => refused(StatusCode::CONFLICT, &error.to_string()),
+        Some(Ok(value)) => json(StatusCode::OK, &value),
+        Some(Err(failure)) => not_done(&failure),
         None => ending(),
     }
 }
 
-fn not_done(refusal: &MapRefusal) -> Response {
-    let status = match refusal {
-        MapRefusal::NoMap { .. } => StatusCode::NOT_FOUND,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
+fn not_done(failure: &MapFailure) -> Response {
+    let status = match failure {
+        MapFailure::Refused(MapRefusal::NoMap { .. }) => StatusCode::NOT_FOUND,
+        MapFailure::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        MapFailure::Leaving(_) => StatusCode::CONFLICT,
+        MapFailure::NotShared { .. } => StatusCode::SERVICE_UNAVAILABLE,
     };
-    refused(status, &refusal.to_string())
+    refused(status, &failure.to_string())
+}
+
+fn sharing(control: &Control) -> Option<MapSharing> {
+    control.map_sharing.as_ref().map(|sharing| MapSharing { as_of: sharing.as_of() })
 }
 
 /// The current time, in milliseconds since 1970.

@@ -2,6 +2,9 @@
 //!
 //! A change builds a new snapshot of one map, which the next look-up of every worker uses. Look-ups take no lock.
 
+/// Changes that all instances make.
+mod sharing;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use config::{Config, Map};
 use expression::Value;
-use maps::{EntryFault, FileFault, FileFormat, MapChange, MapSnapshot, MapTable, MapValue, TableBuilder};
+use maps::{
+    EntryFault, FileFault, FileFormat, MapChange, MapShape, MapSnapshot, MapTable, MapValue, TableBuilder,
+};
 use mistake::nearest;
 use route::MapLookup;
 use serde::{Deserialize, Serialize};
+
+pub use sharing::{SharedBase, SharedChange, SharedState};
 
 /// The most entries of one map that differ from its file. More changes replace the whole map.
 pub const CHANGES_MAX: usize = 200_000;
@@ -59,6 +66,8 @@ struct MapState {
     /// The entries that replace those.
     replacement: Option<Arc<MapTable>>,
     changes: BTreeMap<String, ChangedEntry>,
+    /// The generation of the state that instances share, of their last replacement or reset.
+    generation: Option<String>,
 }
 
 /// An entry as an operator has changed it.
@@ -67,6 +76,16 @@ struct ChangedEntry {
     /// `None` if the entry is deleted.
     value: Option<MapValue>,
     ends_ms: Option<u64>,
+    origin: ChangeOrigin,
+}
+
+/// Whether a change was made on this instance alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+enum ChangeOrigin {
+    #[default]
+    Here,
+    /// By all instances that share their maps.
+    Shared,
 }
 
 /// Why a change of a map is refused. Nothing has changed.
@@ -110,6 +129,8 @@ pub struct MapHandover {
     /// Whether these entries belong to a replacement of all entries. Otherwise they are changes.
     is_replacement: bool,
     entries: Vec<EntryHandover>,
+    #[serde(default)]
+    generation: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +139,8 @@ struct EntryHandover {
     /// `None` if the entry is deleted.
     value: Option<String>,
     ends_ms: Option<u64>,
+    #[serde(default)]
+    origin: ChangeOrigin,
 }
 
 impl LiveMaps {
@@ -173,6 +196,20 @@ impl LiveMaps {
     pub fn change(&self, name: &str, changes: &[MapChange], now_ms: u64) -> Result<usize, MapRefusal> {
         let mut states = self.states();
         let place = place(&states, name)?;
+        let (next, keys) = self.prepared(&mut states, place, changes, now_ms)?;
+        states[place].record(keys.into_iter().zip(changes), ChangeOrigin::Here);
+        self.put(place, next);
+        Ok(changes.len())
+    }
+
+    /// The snapshot of a map after changes, and their keys in normal form. Changes nothing.
+    fn prepared(
+        &self,
+        states: &mut [MapState],
+        place: usize,
+        changes: &[MapChange],
+        now_ms: u64,
+    ) -> Result<(MapSnapshot, Vec<String>), MapRefusal> {
         let next = self.snapshots.load()[place].with_changes(changes, now_ms);
         let next = next.map_err(|(place, fault)| {
             let key = changes.get(place).map(|change| change.key().to_owned()).unwrap_or_default();
@@ -186,15 +223,7 @@ impl LiveMaps {
         if state.changes.len() + new_count > CHANGES_MAX {
             return Err(MapRefusal::TooMany);
         }
-        let entry = |change: &MapChange| match change {
-            MapChange::Set { value, ends_ms, .. } => {
-                ChangedEntry { value: Some(value.clone()), ends_ms: *ends_ms }
-            }
-            MapChange::Delete { .. } => ChangedEntry { value: None, ends_ms: None },
-        };
-        state.changes.extend(keys.into_iter().zip(changes.iter().map(entry)));
-        self.put(place, next);
-        Ok(changes.len())
+        Ok((next, keys))
     }
 
     /// Replaces all entries of a map by those of a text. Returns their number.
@@ -202,21 +231,23 @@ impl LiveMaps {
     /// # Errors
     /// An unknown map, or a mistake in the text.
     pub fn replace(&self, name: &str, text: &[u8]) -> Result<usize, MapRefusal> {
-        let shape = {
-            let states = self.states();
-            states[place(&states, name)?].table.shape()
-        };
-        // Without the lock: a large text takes long.
-        let mut builder = TableBuilder::new(shape);
-        let format = if shape.values.is_none() { FileFormat::Keys } else { FileFormat::Pairs };
-        format.read(text, &mut builder)?;
-        let table = Arc::new(builder.build().map_err(MapRefusal::Table)?);
+        let table = self.replacement(name, text)?;
         let entry_count = table.len();
         self.update(name, |state| {
             state.replacement = Some(table);
             state.changes.clear();
         })?;
         Ok(entry_count)
+    }
+
+    /// Reads the entries of a text for a map. Changes nothing.
+    fn replacement(&self, name: &str, text: &[u8]) -> Result<Arc<MapTable>, MapRefusal> {
+        let shape = self.with_map(name, MapSnapshot::shape)?;
+        // Without the lock: a large text takes long.
+        let mut builder = TableBuilder::new(shape);
+        let format = if shape.values.is_none() { FileFormat::Keys } else { FileFormat::Pairs };
+        format.read(text, &mut builder)?;
+        builder.build().map(Arc::new).map_err(MapRefusal::Table)
     }
 
     /// Drops all changes of a map. Returns the number of its entries.
@@ -316,24 +347,24 @@ impl LiveMaps {
     pub fn handover(&self, now_ms: u64) -> Vec<MapHandover> {
         let mut parts = Vec::new();
         for state in self.states().iter() {
-            // The keys of a set have no value to read.
-            let is_set = state.table.shape().values.is_none();
-            let value_of = |value: Value<'_>| if is_set { String::new() } else { written(value) };
+            let shape = state.table.shape();
             if let Some(replacement) = &state.replacement {
                 let entries = replacement.entries().map(|entry| EntryHandover {
                     key: entry.key.into_owned(),
-                    value: Some(value_of(entry.value)),
+                    value: Some(readable(shape, entry.value)),
                     ends_ms: entry.ends_ms,
+                    origin: ChangeOrigin::default(),
                 });
-                in_parts(&state.map.name, true, entries, &mut parts);
+                in_parts(state, true, entries, &mut parts);
             }
             let kept = state.changes.iter().filter(|(_, entry)| entry.ends_ms.is_none_or(|end| end > now_ms));
             let entries = kept.map(|(key, entry)| EntryHandover {
                 key: key.clone(),
-                value: entry.value.as_ref().map(|value| value_of(value.as_value())),
+                value: entry.value.as_ref().map(|value| readable(shape, value.as_value())),
                 ends_ms: entry.ends_ms,
+                origin: entry.origin,
             });
-            in_parts(&state.map.name, false, entries, &mut parts);
+            in_parts(state, false, entries, &mut parts);
         }
         parts
     }
@@ -354,12 +385,15 @@ impl LiveMaps {
 
     fn inherit_map(&self, name: &str, parts: Vec<MapHandover>, now_ms: u64) -> Result<(), MapRefusal> {
         let shape = self.with_map(name, MapSnapshot::shape)?;
+        let generation = parts.first().and_then(|part| part.generation.clone());
+        self.update(name, |state| state.generation = generation)?;
         let (replacement, changes): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| part.is_replacement);
         let fault = |key: &str, fault| MapRefusal::Entry { key: key.to_owned(), fault };
         if !replacement.is_empty() {
             let mut builder = TableBuilder::new(shape);
-            for EntryHandover { key, value, ends_ms } in replacement.iter().flat_map(|part| &part.entries) {
+            for EntryHandover { key, value, ends_ms, .. } in replacement.iter().flat_map(|part| &part.entries)
+            {
                 let value = shape.value(value.as_deref().unwrap_or_default());
                 let value = value.map_err(|found| fault(key, found))?;
                 builder.insert(key, &value, *ends_ms).map_err(|found| fault(key, found))?;
@@ -367,8 +401,12 @@ impl LiveMaps {
             let table = Arc::new(builder.build().map_err(MapRefusal::Table)?);
             self.update(name, |state| state.replacement = Some(table))?;
         }
-        let mut all = Vec::new();
-        for EntryHandover { key, value, ends_ms } in changes.into_iter().flat_map(|part| part.entries) {
+        let (mut all, mut shared) = (Vec::new(), Vec::new());
+        for EntryHandover { key, value, ends_ms, origin } in changes.into_iter().flat_map(|part| part.entries)
+        {
+            if origin == ChangeOrigin::Shared {
+                shared.push(key.clone());
+            }
             all.push(match value {
                 None => MapChange::Delete { key },
                 Some(value) => {
@@ -377,7 +415,8 @@ impl LiveMaps {
                 }
             });
         }
-        self.change(name, &all, now_ms).map(drop)
+        self.change(name, &all, now_ms)?;
+        self.mark_shared(name, &shared)
     }
 
     /// No holder of the lock panics halfway through a change.
@@ -410,17 +449,27 @@ pub fn written(value: Value<'_>) -> String {
     }
 }
 
+/// A value as the shape of its map reads it: the keys of a set have none.
+fn readable(shape: MapShape, value: Value<'_>) -> String {
+    if shape.values.is_none() { String::new() } else { written(value) }
+}
+
 fn in_parts(
-    map: &str,
+    state: &MapState,
     is_replacement: bool,
     entries: impl Iterator<Item = EntryHandover>,
     parts: &mut Vec<MapHandover>,
 ) {
-    let part = |entries| MapHandover { map: map.to_owned(), is_replacement, entries };
+    let part = |entries| MapHandover {
+        map: state.map.name.clone(),
+        is_replacement,
+        entries,
+        generation: state.generation.clone(),
+    };
     let (mut open, mut open_bytes) = (Vec::new(), 0);
     for entry in entries {
         // Escapes take up to six bytes per byte; a longer entry has a part of its own.
-        let bytes = 64 + 2 * (entry.key.len() + entry.value.as_ref().map_or(0, String::len));
+        let bytes = 96 + 2 * (entry.key.len() + entry.value.as_ref().map_or(0, String::len));
         if open_bytes + bytes > HANDOVER_BYTES_MAX && !open.is_empty() {
             parts.push(part(std::mem::take(&mut open)));
             open_bytes = 0;
@@ -428,8 +477,8 @@ fn in_parts(
         open_bytes += bytes;
         open.push(entry);
     }
-    // An empty replacement is one, too.
-    if !open.is_empty() || is_replacement {
+    // An empty replacement is one, too, and a generation counts without changes.
+    if !open.is_empty() || is_replacement || state.generation.is_some() {
         parts.push(part(open));
     }
 }
@@ -437,18 +486,44 @@ fn in_parts(
 impl MapState {
     fn new(map: &Map) -> Self {
         let table = Arc::clone(&map.table);
-        Self { map: map.clone(), table, replacement: None, changes: BTreeMap::new() }
+        Self { map: map.clone(), table, replacement: None, changes: BTreeMap::new(), generation: None }
+    }
+
+    /// The entries under the changes.
+    fn base(&self) -> &Arc<MapTable> {
+        self.replacement.as_ref().unwrap_or(&self.table)
+    }
+
+    /// Records changes, with their keys in normal form.
+    fn record<'c>(
+        &mut self,
+        changes: impl IntoIterator<Item = (String, &'c MapChange)>,
+        origin: ChangeOrigin,
+    ) {
+        for (key, change) in changes {
+            match change {
+                MapChange::Set { value, ends_ms, .. } => {
+                    let entry = ChangedEntry { value: Some(value.clone()), ends_ms: *ends_ms, origin };
+                    self.changes.insert(key, entry);
+                }
+                // The files of other instances may have the entry already.
+                MapChange::Delete { .. } if origin == ChangeOrigin::Shared || self.base().has(&key) => {
+                    self.changes.insert(key, ChangedEntry { value: None, ends_ms: None, origin });
+                }
+                // Otherwise lists of bans, where entries come and go, would grow for ever.
+                MapChange::Delete { .. } => drop(self.changes.remove(&key)),
+            }
+        }
     }
 
     /// The map as it is in force.
     fn snapshot(&self) -> MapSnapshot {
-        let base = self.replacement.as_ref().unwrap_or(&self.table);
-        let snapshot = MapSnapshot::new(Arc::clone(base));
+        let snapshot = MapSnapshot::new(Arc::clone(self.base()));
         if self.changes.is_empty() {
             return snapshot;
         }
         let change = |(key, entry): (&String, &ChangedEntry)| match entry {
-            ChangedEntry { value: Some(value), ends_ms } => {
+            ChangedEntry { value: Some(value), ends_ms, .. } => {
                 MapChange::Set { key: key.clone(), value: value.clone(), ends_ms: *ends_ms }
             }
             ChangedEntry { value: None, .. } => MapChange::Delete { key: key.clone() },

@@ -42,6 +42,44 @@ fn a_request_reaches_a_server_and_its_response_the_client() {
     assert_eq!((counters.http3_connections, counters.handshakes, counters.requests), (1, 1, 1));
 }
 
+/// Maps and values decide, and are in fields of both messages.
+#[test]
+fn values_and_maps_are_those_of_the_request() {
+    let scene = Scene::with(
+        r#"
+[map.tenant]
+key = "request.host"
+kind = "suffix"
+entries = { "test" = "shop" }
+
+[values]
+tenant = 'map.tenant ?? "none"'
+app = 'request.query["app"] ?? "www"'
+
+[[route]]
+upstream = "app"
+request_headers = { set = { X-Tenant = "${tenant} ${app}" } }
+response_headers = { set = { X-App = "${app}" } }
+
+[[route]]
+path = "/fixed"
+when = 'values.app == "x" && map.tenant == "shop"'
+respond = { status = 200, body = "${tenant} ${app}" }
+"#,
+    );
+    let client = scene.client();
+    let mut stream = client.asks("GET", "/?app=a%0d%0ab", "");
+    let mut server = scene.accept();
+    let head = server.head();
+    assert!(head.contains("X-Tenant: shop a  b\r\n"), "{head}");
+    server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let (head, ..) = stream.response();
+    assert!(head.contains("x-app: a  b\n"), "{head}");
+    let (head, body, _) = client.asks("GET", "/fixed?app=x", "").response();
+    assert!(head.starts_with(":status: 200\n"), "{head}");
+    assert_eq!(String::from_utf8_lossy(&body), "shop x");
+}
+
 /// RFC 6797 §8.1: the server's rule is the only one, and says nothing about Alt-Svc.
 #[test]
 fn a_rule_for_https_of_the_server_replaces_only_that_of_the_listener() {

@@ -8,6 +8,8 @@ mod truth;
 mod matched;
 /// Maps in conditions, and changes of them.
 mod mapped;
+/// Changes of maps that instances share.
+mod shared_maps;
 /// Admission by network, rate, and password.
 mod asked;
 /// Tokens.

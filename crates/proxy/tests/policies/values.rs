@@ -1,6 +1,9 @@
 //! Values in every place that knows them: computed from requests of clients, which cannot break out of the place.
 
-use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get, read};
+use std::net::TcpStream;
+
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get, read};
 use testkit::text::OK;
 use testkit::wait::Patience;
 
@@ -282,6 +285,50 @@ fn a_reload_changes_values() {
     scene.running().reload(read(text)).expect("is valid");
     for spoken in BOTH {
         assert_eq!(scene.answer(spoken, &get("/")).body, "second", "{spoken:?}");
+    }
+}
+
+/// Values of a listener replace those of the top level, and values of a route come before both.
+#[test]
+fn each_listener_has_its_values() {
+    let scene = Scene::new(
+        r#"
+[values]
+site = '"public"'
+shown = '"<" + values.site + ">"'
+
+[[listen]]
+address = "127.0.0.1:0"
+values = { site = 'request.query["site"] ?? "internal"' }
+
+[[route]]
+respond = { status = 200, body = "${site} ${shown}" }
+
+[[route]]
+path = "/when"
+when = 'values.site == "internal"'
+respond = { status = 204 }
+
+[[route]]
+path = "/own"
+values = { site = '"own"' }
+respond = { status = 200, body = "${site}" }
+"#,
+    );
+    for (listener, target, status, body) in [
+        (0, "/", 200, "internal <internal>"),
+        (0, "/?site=x", 200, "x <x>"),
+        (0, "/when", 204, ""),
+        (0, "/when?site=x", 200, "x <x>"),
+        (0, "/own", 200, "own"),
+        (1, "/?site=x", 200, "public <public>"),
+        (1, "/when", 200, "public <public>"),
+        (1, "/own", 200, "own"),
+    ] {
+        let stream = TcpStream::connect(scene.running().addresses()[listener]).expect("it listens");
+        let mut client = SceneClient::One(Http1Peer::new("client", stream));
+        let got = client.asks_for(&get(target));
+        assert_eq!((got.status, got.body.as_str()), (status, body), "{listener} {target}");
     }
 }
 

@@ -3,10 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::maps::{
-    MapChanged, MapEntries, MapEntry, MapLookupOrder, MapLookupResult, MapOrder, MapSetting, MapStatus,
+    MapChanged, MapEntries, MapEntry, MapLookupOrder, MapLookupResult, MapOrder, MapSetting, MapSharing,
+    MapStatus,
 };
 
 use maps::MapShape;
@@ -19,7 +20,8 @@ use super::units;
 /// Shows and changes the maps of the running proxy.
 ///
 /// A change applies to the next request. It survives reloads and upgrades, until `reset`; a restart forgets it. The file
-/// of a map is read again when it changes; changes by commands stay on top.
+/// of a map is read again when it changes; changes by commands stay on top. Instances with a configuration in etcd share
+/// their changes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct MapArgs {
@@ -64,6 +66,8 @@ enum MapCommand {
         #[arg(required = true)]
         keys: Vec<String>,
         #[command(flatten)]
+        scope: Scope,
+        #[command(flatten)]
         reach: ProxySelection,
     },
     /// Replaces all entries by those of a file: `key value` on each line, or a key if the map is a set
@@ -73,6 +77,8 @@ enum MapCommand {
         /// File of entries; `-` reads standard input
         file: PathBuf,
         #[command(flatten)]
+        scope: Scope,
+        #[command(flatten)]
         reach: ProxySelection,
     },
     /// Drops all changes: the entries of the configuration and its file apply again
@@ -80,8 +86,24 @@ enum MapCommand {
         /// Name of the map in the configuration
         name: String,
         #[command(flatten)]
+        scope: Scope,
+        #[command(flatten)]
         reach: ProxySelection,
     },
+}
+
+#[derive(Clone, Copy, clap::Args)]
+struct Scope {
+    /// Change this instance alone, if instances share their maps through etcd
+    #[arg(long)]
+    here: bool,
+}
+
+impl Scope {
+    /// The place in the admin API that changes a map.
+    fn place(self, name: &str, what: &str) -> String {
+        format!("/maps/{}/{what}{}", escaped(name), if self.here { "?here" } else { "" })
+    }
 }
 
 /// Sets entries, which may exist.
@@ -107,6 +129,9 @@ struct Set {
     file: Option<PathBuf>,
 
     #[command(flatten)]
+    scope: Scope,
+
+    #[command(flatten)]
     reach: ProxySelection,
 }
 
@@ -118,7 +143,8 @@ Examples:
   vanward map get tenant shop.example.com
   vanward map delete banned 203.0.113.7
   vanward map replace banned blocklist.txt
-  vanward map reset banned";
+  vanward map reset banned
+  vanward map set banned 203.0.113.7 --here        on this instance alone, while etcd does not answer";
 
 pub(crate) fn run(arguments: &MapArgs) -> ExitCode {
     let MapArgs { what, json, reach } = arguments;
@@ -129,17 +155,16 @@ pub(crate) fn run(arguments: &MapArgs) -> ExitCode {
             return get(reach, name, key).unwrap_or_else(|code| code);
         }
         Some(MapCommand::Set(set)) => sets(set),
-        Some(MapCommand::Delete { name, keys, reach }) => {
+        Some(MapCommand::Delete { name, keys, scope, reach }) => {
             let order = MapOrder { delete: keys.clone(), ..MapOrder::default() };
-            change(reach, name, &order)
+            change(reach, *scope, name, &order)
         }
-        Some(MapCommand::Replace { name, file, reach }) => read(file).and_then(|text| {
-            let MapChanged { changes } =
-                reach.post_text(&format!("/maps/{}/replace", escaped(name)), &text)?.told()?;
-            super::say(format_args!("map.{name} has {changes} entries"));
+        Some(MapCommand::Replace { name, file, scope, reach }) => read(file).and_then(|text| {
+            let changed: MapChanged = reach.post_text(&scope.place(name, "replace"), &text)?.told()?;
+            super::say(format_args!("map.{name} has {} entries{}", changed.changes, whose(&changed)));
             Ok(())
         }),
-        Some(MapCommand::Reset { name, reach }) => reset(reach, name),
+        Some(MapCommand::Reset { name, scope, reach }) => reset(reach, *scope, name),
     };
     done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
@@ -150,19 +175,22 @@ fn list(reach: &ProxySelection, is_json: bool) -> Result<(), ExitCode> {
     print(&match (is_json, maps.as_slice()) {
         (true, _) => String::from_utf8_lossy(&answer.body).into_owned(),
         (false, []) => "the configuration has no maps\n".to_owned(),
-        (false, maps) => statuses(maps),
+        (false, maps) => statuses(maps, now()),
     });
     Ok(())
 }
 
-fn statuses(maps: &[MapStatus]) -> String {
+fn statuses(maps: &[MapStatus], now: u64) -> String {
     let row = |map: &MapStatus| {
-        let note = match (map.is_replaced, map.changed) {
+        let changes = match (map.is_replaced, map.changed) {
             (true, 0) => "replaced by command".to_owned(),
             (true, changed) => format!("replaced by command, {changed} changes since"),
             (false, 0) => String::new(),
             (false, changed) => format!("{changed} changed by command"),
         };
+        let shared = map.shared.map(|sharing| shared(sharing, now)).unwrap_or_default();
+        let notes: Vec<&str> =
+            [changes.as_str(), &shared].into_iter().filter(|note| !note.is_empty()).collect();
         [
             map.name.clone(),
             format!("{} to {}", map.kind, map.values),
@@ -171,7 +199,7 @@ fn statuses(maps: &[MapStatus]) -> String {
             map.misses.to_string(),
             map.unused.to_string(),
             units::bytes(map.memory_bytes as f64),
-            note,
+            notes.join(", "),
         ]
     };
     let columns = [
@@ -185,6 +213,22 @@ fn statuses(maps: &[MapStatus]) -> String {
         ("", Align::Left),
     ];
     table::table(columns, &maps.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Says that a map is shared, and how current it is.
+fn shared(MapSharing { as_of }: MapSharing, now: u64) -> String {
+    match as_of {
+        Some(as_of) => {
+            let age = Duration::from_secs(now.saturating_sub(as_of));
+            format!("shared, as of {} ago", config::written_duration(age))
+        }
+        None => "shared, not read from etcd yet".to_owned(),
+    }
+}
+
+/// In seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn show(reach: &ProxySelection, name: &str, is_json: bool) -> Result<(), ExitCode> {
@@ -214,7 +258,11 @@ fn listed(MapEntries { entries, total }: &MapEntries) -> String {
 
 fn get(reach: &ProxySelection, name: &str, key: &str) -> Result<ExitCode, ExitCode> {
     let order = MapLookupOrder { key: key.to_owned() };
-    let MapLookupResult { value } = reach.post(&format!("/maps/{}/lookup", escaped(name)), &order)?.told()?;
+    let MapLookupResult { value, shared: sharing } =
+        reach.post(&format!("/maps/{}/lookup", escaped(name)), &order)?.told()?;
+    if let Some(sharing) = sharing {
+        super::say(format_args!("map.{name} is {}", shared(sharing, now())));
+    }
     match value {
         Some(value) => {
             print(&format!("{value}\n"));
@@ -225,7 +273,7 @@ fn get(reach: &ProxySelection, name: &str, key: &str) -> Result<ExitCode, ExitCo
 }
 
 fn sets(set: &Set) -> Result<(), ExitCode> {
-    let Set { name, key, value, lifetime, file, reach } = set;
+    let Set { name, key, value, lifetime, file, scope, reach } = set;
     // A lifetime has whole seconds; a shorter one is a second.
     let ends_in_seconds = lifetime.map(|lifetime| lifetime.as_secs().max(1));
     let entry = |key: &str, value: Option<&str>| MapSetting {
@@ -243,7 +291,7 @@ fn sets(set: &Set) -> Result<(), ExitCode> {
         // clap requires one of both.
         (None, key) => vec![entry(key.as_deref().unwrap_or_default(), value.as_deref())],
     };
-    change(reach, name, &MapOrder { set, ..MapOrder::default() })
+    change(reach, *scope, name, &MapOrder { set, ..MapOrder::default() })
 }
 
 /// The shape of a map, which decides how lines are read.
@@ -252,21 +300,29 @@ fn shape(reach: &ProxySelection, name: &str) -> Result<MapShape, ExitCode> {
     let known = maps.iter().find(|map| map.name == name);
     let shape = known.and_then(|map| MapShape::of_words(&map.kind, &map.values));
     // The proxy says which maps there are.
-    let unknown = || change(reach, name, &MapOrder::default()).err();
+    let unknown = || change(reach, Scope { here: true }, name, &MapOrder::default()).err();
     shape.ok_or_else(|| unknown().unwrap_or_else(|| ExitCode::from(super::FAILED)))
 }
 
-fn change(reach: &ProxySelection, name: &str, order: &MapOrder) -> Result<(), ExitCode> {
-    let MapChanged { changes } = reach.post(&format!("/maps/{}/change", escaped(name)), order)?.told()?;
-    let entries = if changes == 1 { "1 entry is".to_owned() } else { format!("{changes} entries are") };
-    super::say(format_args!("{entries} changed"));
+fn change(reach: &ProxySelection, scope: Scope, name: &str, order: &MapOrder) -> Result<(), ExitCode> {
+    let changed: MapChanged = reach.post(&scope.place(name, "change"), order)?.told()?;
+    let entries = match changed.changes {
+        1 => "1 entry is".to_owned(),
+        changes => format!("{changes} entries are"),
+    };
+    super::say(format_args!("{entries} changed{}", whose(&changed)));
     Ok(())
 }
 
-fn reset(reach: &ProxySelection, name: &str) -> Result<(), ExitCode> {
-    let MapChanged { changes } = reach.post_text(&format!("/maps/{}/reset", escaped(name)), "")?.told()?;
-    super::say(format_args!("map.{name} has the {changes} entries of the configuration"));
+fn reset(reach: &ProxySelection, scope: Scope, name: &str) -> Result<(), ExitCode> {
+    let changed: MapChanged = reach.post_text(&scope.place(name, "reset"), "")?.told()?;
+    let count = changed.changes;
+    super::say(format_args!("map.{name} has the {count} entries of the configuration{}", whose(&changed)));
     Ok(())
+}
+
+fn whose(changed: &MapChanged) -> &'static str {
+    if changed.is_shared { ", for all instances" } else { "" }
 }
 
 fn read(file: &PathBuf) -> Result<String, ExitCode> {
@@ -290,7 +346,7 @@ mod tests {
 
     #[test]
     fn maps_are_listed_with_their_changes() {
-        let map = |name: &str, changed, is_replaced| MapStatus {
+        let map = |name: &str, changed, is_replaced, shared| MapStatus {
             name: name.to_owned(),
             kind: "network".to_owned(),
             values: "set".to_owned(),
@@ -301,14 +357,21 @@ mod tests {
             unused: 1193,
             changed,
             is_replaced,
+            shared,
         };
-        let text = statuses(&[map("banned", 2, false), map("office", 0, true)]);
+        let as_of = |as_of| Some(MapSharing { as_of });
+        let maps = [
+            map("banned", 2, false, None),
+            map("office", 0, true, as_of(Some(88))),
+            map("x", 0, false, as_of(None)),
+        ];
         let expected = "  \
   MAP     KIND            ENTRIES  HITS  MISSES  UNUSED   MEMORY
   banned  network to set     1200     7      30    1193  4.10 kB  2 changed by command
-  office  network to set     1200     7      30    1193  4.10 kB  replaced by command
+  office  network to set     1200     7      30    1193  4.10 kB  replaced by command, shared, as of 12s ago
+  x       network to set     1200     7      30    1193  4.10 kB  shared, not read from etcd yet
 ";
-        assert_eq!(text, expected);
+        assert_eq!(statuses(&maps, 100), expected);
     }
 
     #[test]

@@ -3,10 +3,14 @@
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use ::control::{SharedConfiguration, SourceFailure};
-use ::fleet::{FollowStart, InstanceOptions, InstanceStanding, Location};
+use ::control::{SharedBase, SharedChange, SharedConfiguration, SharedState, SourceFailure};
+use ::fleet::{
+    ChangedEntry, FollowStart, InstanceOptions, InstanceStanding, Location, MapBase, MapChange, MapOrder,
+    MapState, MapWork,
+};
 use telemetry::message;
-use tokio::sync::oneshot::Receiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot::{self, Receiver};
 
 use super::Operation;
 use super::fleet_flags::FleetFlags;
@@ -40,12 +44,18 @@ pub(crate) fn run(
         Ok(config) => config,
         Err(code) => return code,
     };
-    let setup =
-        ::control::Setup { reread: Some(reread), inheritance, instance: Some(name), ..Default::default() };
-    let (end, ended) = tokio::sync::oneshot::channel();
+    let (orders, ordered) = unbounded_channel();
+    let setup = ::control::Setup {
+        reread: Some(reread),
+        inheritance,
+        instance: Some(name),
+        share_map: Some(share_map(orders)),
+        ..Default::default()
+    };
+    let (end, ended) = oneshot::channel();
     let mut thread = None;
     let code = super::serve_with(config, setup, &operation, |running| {
-        thread = follow(beginning, running.handle(), ended);
+        thread = follow(beginning, running.handle(), ordered, ended);
     });
     let _ = end.send(());
     if let Some(thread) = thread {
@@ -65,16 +75,58 @@ fn options(flags: &FleetFlags, location: &str) -> Result<InstanceOptions, String
     })
 }
 
-fn follow(beginning: FollowStart, handle: ::control::Handle, ended: Receiver<()>) -> Option<JoinHandle<()>> {
+fn follow(
+    beginning: FollowStart,
+    handle: ::control::Handle,
+    orders: UnboundedReceiver<MapOrder>,
+    ended: Receiver<()>,
+) -> Option<JoinHandle<()>> {
     let started = std::thread::Builder::new().name("fleet".to_owned()).spawn(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         match runtime {
-            Ok(runtime) => runtime.block_on(beginning.follow(FleetProxy(handle), ended)),
+            Ok(runtime) => runtime.block_on(beginning.follow(FleetProxy(handle), orders, ended)),
             Err(error) => message::error(&format!("etcd is not watched: {error}")),
         }
     });
     started.inspect_err(|error| message::error(&format!("etcd is not watched: {error}"))).ok()
+}
+
+/// Makes changes of maps on all instances, by the thread that follows etcd.
+fn share_map(orders: UnboundedSender<MapOrder>) -> ::control::ShareMap {
+    Box::new(move |map, order| {
+        let work = match order {
+            ::control::SharedMapOrder::Change(changes) => {
+                MapWork::Change(changes.into_iter().map(in_etcd).collect())
+            }
+            ::control::SharedMapOrder::Replace(text) => MapWork::Replace(text),
+            ::control::SharedMapOrder::Reset => MapWork::Reset,
+        };
+        let (reply, outcome) = oneshot::channel();
+        let sent = orders.send(MapOrder { map: map.to_owned(), work, reply });
+        let outcome = sent.ok().and_then(|()| outcome.blocking_recv().ok());
+        outcome.unwrap_or_else(|| Err("etcd is not watched any more".to_owned()))
+    })
+}
+
+fn in_etcd(change: SharedChange) -> MapChange {
+    match change {
+        SharedChange::Set { key, value, ends_ms } => {
+            MapChange { key, entry: Some(ChangedEntry { value: Some(value), ends_ms }) }
+        }
+        SharedChange::Delete { key } => {
+            MapChange { key, entry: Some(ChangedEntry { value: None, ends_ms: None }) }
+        }
+        SharedChange::Drop { key } => MapChange { key, entry: None },
+    }
+}
+
+fn from_etcd(MapChange { key, entry }: MapChange) -> SharedChange {
+    match entry {
+        Some(ChangedEntry { value: Some(value), ends_ms }) => SharedChange::Set { key, value, ends_ms },
+        Some(ChangedEntry { value: None, .. }) => SharedChange::Delete { key },
+        None => SharedChange::Drop { key },
+    }
 }
 
 /// Waits for a future that stays on its thread.
@@ -106,6 +158,29 @@ impl ::fleet::FollowedProxy for FleetProxy {
         if let Err(why) = self.0.take_peers(addresses) {
             message::warn(&format!("the instances of [cache.peers] stay as they were: {why}"));
         }
+    }
+
+    fn maps(&self) -> Vec<(String, Option<String>)> {
+        self.0.maps()
+    }
+
+    fn take_map(&self, name: &str, MapState { generation, base, changes }: MapState) {
+        let base = match base {
+            MapBase::Known => SharedBase::Known,
+            MapBase::Configuration => SharedBase::Configuration,
+            MapBase::Text(text) => SharedBase::Text(text),
+        };
+        let changes = changes.into_iter().map(from_etcd).collect();
+        self.0.take_map(name, SharedState { generation, base, changes });
+    }
+
+    fn take_map_changes(&self, name: &str, changes: Vec<MapChange>) {
+        let changes: Vec<SharedChange> = changes.into_iter().map(from_etcd).collect();
+        self.0.take_map_changes(name, &changes);
+    }
+
+    fn note_maps(&self, as_of: u64) {
+        self.0.note_maps(as_of);
     }
 
     fn note(&self, standing: &InstanceStanding) {

@@ -1,10 +1,12 @@
-//! The lab as a library for tests: the examples for Go and pytest, run as readers would.
+//! The lab as a library for tests: the examples for Go and pytest, run as readers would. Then the examples of live lists
+//! of addresses.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use super::ip_lists;
 use super::process::Process;
 use super::programs::{self, GO};
 use crate::say;
@@ -26,6 +28,7 @@ const PYTEST_PASSED: &[&str] =
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;
+    ip_lists::check(workspace, &vanward, scratch.path())?;
     let python = programs::from_pip(workspace, "pytest", PYTEST, scratch.path())?;
     let examples = scratch.path().join("examples");
     copy(&workspace.root.join(FOLDER), &examples)?;

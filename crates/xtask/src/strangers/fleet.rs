@@ -8,6 +8,8 @@ mod shared;
 mod sessions;
 /// A cache that instances share.
 mod peers;
+/// Maps that instances share.
+mod maps;
 /// Versions that replace each other during a trial, and an etcd without any.
 mod trials;
 /// Memory and traffic of many instances and routes.
@@ -54,6 +56,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let mut scene = FleetScene::start(vanward, scratch.path(), trust)?;
     scene.strangers_are_refused()?;
     peers::check(&scene)?;
+    maps::check(&mut scene)?;
     let mut load = scene.load()?;
 
     for node in 0..NODES {
@@ -503,7 +506,7 @@ fn said(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
+pub(super) fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
     within(LIMIT, what, is_so)
 }
 

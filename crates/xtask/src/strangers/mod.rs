@@ -53,6 +53,8 @@ mod pages;
 mod dashboard;
 /// Examples of resilience runs as tests.
 mod examples;
+/// Examples of live lists of addresses.
+mod ip_lists;
 /// Adapted configurations compared with Traefik.
 mod adapt;
 /// Licences and sources of the libraries with cargo-deny.
@@ -398,7 +400,8 @@ fn book_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 }
 
 fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "the examples of resilience runs as tests, by go test and pytest";
+    let heading =
+        "the examples of resilience runs as tests, by go test and pytest, and of live lists of addresses";
     steps.run("examples", heading, || examples::check(workspace, &Scratch::new("examples")?))
 }
 
