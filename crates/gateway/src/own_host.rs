@@ -102,8 +102,12 @@ fn fault(own: &OwnIngress<'_>) -> Option<&'static str> {
         Some("authenticates clients itself")
     } else if has(["allow", "deny"]) {
         Some("is limited to some networks")
-    } else if wanted.redirect.is_some() || wanted.rewrite_target.is_some() || wanted.uses_expressions {
-        Some("has redirect, rewrite-target or use-regex")
+    } else if wanted.redirect.is_some()
+        || wanted.rewrite_target.is_some()
+        || wanted.uses_expressions
+        || wanted.upstream_host.is_some()
+    {
+        Some("has redirect, rewrite-target, use-regex or upstream-vhost")
     } else {
         None
     }
