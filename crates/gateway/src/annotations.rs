@@ -43,6 +43,8 @@ pub(crate) struct IngressOptions {
     pub(crate) options: Options,
     /// Tables of `request_headers`.
     pub(crate) request_headers: Vec<String>,
+    /// Entries of `deny`.
+    pub(crate) denied: Vec<String>,
     /// Answers with a redirect instead of a backend.
     pub(crate) redirect: Option<String>,
     pub(crate) rewrite_target: Option<String>,
@@ -144,19 +146,12 @@ impl<'m> Annotations<'m> {
         let allowed = allowed.iter().find_map(|name| self.value(name, words));
         wanted.options.extend(allowed.map(|networks| ("allow", networks)));
         let denied = self.value("denylist-source-range", texts).unwrap_or_default();
-        let of_tls = wanted.client_tls.iter().flat_map(ClientTls::denied);
-        let denied: Vec<String> = denied.into_iter().map(text).chain(of_tls).collect();
-        if !denied.is_empty() {
-            wanted.options.push(("deny", list(denied)));
-        }
+        wanted.denied = denied.into_iter().map(text).collect();
         wanted.options.extend(self.limits().map(|limits| ("rate_limit", limits)));
         wanted.options.extend(self.cors().map(|cors| ("cors", cors)));
         let prefix = self.value("x-forwarded-prefix", |prefix| Ok(literal(prefix)));
         let prefix = prefix.map(|prefix| inline([("set", inline([("X-Forwarded-Prefix", prefix)]))]));
-        let of_tls = wanted.client_tls.iter().flat_map(ClientTls::fields);
-        wanted.request_headers = prefix.into_iter().chain(of_tls).collect();
-        let certificate = wanted.client_tls.as_ref().and_then(ClientTls::certificate);
-        wanted.options.extend(certificate.map(|form| ("client_cert", form)));
+        wanted.request_headers = prefix.into_iter().collect();
         let is_logged = self.value("enable-access-log", switch);
         wanted.options.extend(is_logged.map(|is_logged| ("access_log", is_logged.to_string())));
         let is_buffered = self.value("proxy-request-buffering", |value| match value {
@@ -354,7 +349,6 @@ mod tests {
                 "10.0.0.0/8, 192.0.2.1",
                 Ok(("allow", r#"["10.0.0.0/8", "192.0.2.1"]"#)),
             ),
-            ("denylist-source-range", "10.0.0.0/8", Ok(("deny", r#"["10.0.0.0/8"]"#))),
             ("limit-rps", "10", Ok(("rate_limit", r#"[{ "rate" = "10/s", "burst" = 51 }]"#))),
             ("limit-rps", "0", Err("1 to 1000000")),
             (

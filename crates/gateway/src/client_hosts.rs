@@ -21,8 +21,10 @@ pub(crate) struct ClientHosts {
 }
 
 /// The rule of a host: the options, or why there are none and no client is admitted.
+#[derive(Clone)]
 struct HostRule {
     owner: Reference,
+    wanted: ClientTls,
     options: Result<RuleOptions, String>,
 }
 
@@ -38,7 +40,11 @@ impl ClientHosts {
         let mut hosts = Self::default();
         let mut first: BTreeMap<String, &str> = BTreeMap::new();
         for own in all {
-            let rule = own.wanted.client_tls.as_ref().map(|wanted| hosts.rule(wanted, &own.owner, around));
+            let rule = own.wanted.client_tls.as_ref().map(|wanted| HostRule {
+                owner: own.owner.clone(),
+                wanted: wanted.clone(),
+                options: hosts.options(wanted, &own.owner, around),
+            });
             for host in own.hosts() {
                 let namespace = first.entry(host.clone()).or_insert(&own.owner.namespace);
                 let Some(rule) = &rule else { continue };
@@ -47,30 +53,41 @@ impl ClientHosts {
                     _ if *namespace != own.owner.namespace => {
                         format!("an older Ingress in namespace {namespace} has {host}")
                     }
-                    Entry::Occupied(known) if known.get().options != *rule => {
+                    Entry::Occupied(known) if known.get().wanted != rule.wanted => {
                         format!("{} has another rule for {host}", known.get().owner)
                     }
                     Entry::Occupied(_) => continue,
                     Entry::Vacant(free) => {
-                        free.insert(HostRule { owner: own.owner.clone(), options: rule.clone() });
+                        free.insert(rule.clone());
                         continue;
                     }
                 };
                 hosts.refused.insert((own.owner.clone(), host), failed(&why));
             }
         }
+        for own in all {
+            let Some(rule) = own.rule_hosts().find_map(|host| hosts.rules.get(&host).cloned()) else {
+                continue;
+            };
+            for alias in own.hosts() {
+                hosts.rules.entry(alias).or_insert_with(|| rule.clone());
+            }
+        }
         hosts
     }
 
-    /// Fails if no request of an Ingress may be served at a host.
-    pub(crate) fn check(&self, ingress: &Reference, host: &str) -> Result<(), String> {
-        if let Some(why) = self.refused.get(&(ingress.clone(), host.to_owned())) {
+    /// Returns the rule of a host. Fails if no request of this Ingress may be served there.
+    pub(crate) fn rule_of(&self, ingress: &Reference, host: &str) -> Result<Option<&ClientTls>, String> {
+        let host = host.to_ascii_lowercase();
+        let rule = self.rules.get(&host);
+        if let Some(why) = self.refused.get(&(ingress.clone(), host)) {
             return Err(why.clone());
         }
-        match self.rules.get(host) {
-            Some(HostRule { owner, options: Err(why) }) if owner == ingress => Err(why.clone()),
-            Some(HostRule { owner, options: Err(why) }) => Err(format!("{owner}: {why}")),
-            Some(HostRule { options: Ok(_), .. }) | None => Ok(()),
+        match rule {
+            None => Ok(None),
+            Some(HostRule { wanted, options: Ok(_), .. }) => Ok(Some(wanted)),
+            Some(HostRule { owner, options: Err(why), .. }) if owner == ingress => Err(why.clone()),
+            Some(HostRule { owner, options: Err(why), .. }) => Err(format!("{owner}: {why}")),
         }
     }
 
@@ -87,7 +104,7 @@ impl ClientHosts {
         (!rules.is_empty()).then(|| list(rules))
     }
 
-    fn rule(
+    fn options(
         &mut self,
         wanted: &ClientTls,
         owner: &Reference,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex_syntax::escape;
 
 use crate::annotations::{
-    self, AuthServer, Canary, IngressOptions, Passwords, Secure, UserListForm, WITHOUT, with_names,
+    self, AuthServer, Canary, ClientTls, IngressOptions, Passwords, Secure, UserListForm, WITHOUT, with_names,
 };
 use crate::backends::{Backends, Referring, Spoken};
 use crate::client_hosts::ClientHosts;
@@ -110,11 +110,7 @@ pub(crate) struct OwnIngress<'c> {
 impl<'c> OwnIngress<'c> {
     fn new(ingress: &'c Ingress, around: &Around<'_, '_>) -> Self {
         let owner = Reference::new(ObjectKind::Ingress, &ingress.metadata);
-        let (mut wanted, faults) = annotations::wanted(&ingress.metadata);
-        if wanted.client_tls.as_ref().is_some_and(|clients| clients.is_required) {
-            // Over HTTP no client has a certificate.
-            wanted.secure = Some(Secure::Everybody);
-        }
+        let (wanted, faults) = annotations::wanted(&ingress.metadata);
         let refused = around.refused.get(&owner).cloned();
         let mut own = Self { ingress, owner, wanted, faults, refused };
         own.faults.extend(own.host_faults());
@@ -215,6 +211,8 @@ struct ServedRule<'a> {
     asked: Option<String>,
     /// The option for answers of the default backend.
     on_status: Option<String>,
+    /// The host's rule about certificates of clients.
+    clients: Option<&'a ClientTls>,
     wanted: &'a IngressOptions,
     /// Backends for requests with further conditions.
     sides: Vec<Side>,
@@ -360,10 +358,12 @@ impl Ingresses {
             };
             let next = canaries.get_mut(&spot(ingress, host, path)).map(NextVersion::used);
             let at = AnsweredPath { own: &own, host, backend, around, neighbours };
-            let admits = names
-                .clone()
-                .try_for_each(|name| neighbours.clients.check(owner, &name.to_ascii_lowercase()));
-            let answer = admits.and_then(|()| self.answer(&at, next, &mut rule, backends));
+            let mut clients = names.map(|name| neighbours.clients.rule_of(owner, name));
+            let clients = clients.try_fold(None, |first: Option<&ClientTls>, rule| Ok(first.or(rule?)));
+            let answer = clients.and_then(|clients| {
+                rule.clients = clients;
+                self.answer(&at, next, &mut rule, backends)
+            });
             faults.extend(answer.err());
             let is_covered = host.is_some_and(|host| is_secured(ingress, host));
             for (port, (protocol, _)) in self.ports.clone() {
@@ -468,7 +468,7 @@ impl Ingresses {
                 let answered = rule.answered(own, &IngressAnswer::Upstream(upstream.clone()), None);
                 self.routes.push((canary.clone(), answered));
             }
-            let page = rule.wanted.client_tls.as_ref().and_then(|clients| clients.page.clone());
+            let page = rule.clients.and_then(|clients| clients.page.clone());
             if let Some(page) = page.filter(|_| redirects.is_none()) {
                 let own = at.table(&format!("{} without certificate", at.name), &rule.path);
                 let own = own.with("when", text(WITHOUT)).with("redirect", page);
@@ -661,6 +661,7 @@ fn rule<'w>(
         rewrite: (!rewrite.is_empty()).then(|| inline(rewrite)),
         asked: None,
         on_status: None,
+        clients: None,
         wanted,
         sides: Vec::new(),
     })
@@ -668,7 +669,10 @@ fn rule<'w>(
 
 impl ServedRule<'_> {
     fn redirects(&self, protocol: ListenerProtocol, is_covered: bool) -> bool {
+        // Over HTTP no client has a certificate.
+        let needs_certificate = self.clients.is_some_and(|clients| clients.is_required);
         let wants = match self.wanted.secure {
+            _ if needs_certificate => true,
             Some(Secure::Everybody) => true,
             Some(Secure::Nobody) => false,
             None => is_covered,
@@ -694,21 +698,28 @@ impl ServedRule<'_> {
                 (table.with("split", split.clone()).maybe("sticky", sticky.clone()), true)
             }
         };
-        let is_for_servers = |option: &str| {
-            matches!(option, "limits" | "timeouts" | "retry" | "request_buffering" | "client_cert")
-        };
+        let is_for_servers =
+            |option: &str| matches!(option, "limits" | "timeouts" | "retry" | "request_buffering");
         let options = self.wanted.options.iter().filter(|(option, _)| is_asked || !is_for_servers(option));
         let table = options.fold(table, |table, (option, value)| table.with(option, value.clone()));
-        let table = table.maybe("forward_auth", self.asked.clone());
-        let mut headers = self.wanted.request_headers.clone();
+        let of_clients = self.clients.map(ClientTls::denied).unwrap_or_default();
+        let denied: Vec<String> = self.wanted.denied.iter().cloned().chain(of_clients).collect();
+        let of_clients = self.clients.map(ClientTls::fields).unwrap_or_default();
+        let mut headers: Vec<String> =
+            self.wanted.request_headers.iter().cloned().chain(of_clients).collect();
         if let IngressAnswer::StandsIn(_, fields) = answer {
             headers.push(fields.clone());
         }
-        let headers = (is_asked && !headers.is_empty()).then(|| list(headers));
+        let all = |tables: Vec<String>| (!tables.is_empty()).then(|| list(tables));
+        let table = table.maybe("deny", all(denied)).maybe("forward_auth", self.asked.clone());
+        if !is_asked {
+            return table;
+        }
         table
-            .maybe("request_headers", headers)
-            .maybe("rewrite", self.rewrite.clone().filter(|_| is_asked))
-            .maybe("on_status", self.on_status.clone().filter(|_| is_asked))
+            .maybe("request_headers", all(headers))
+            .maybe("client_cert", self.clients.and_then(ClientTls::certificate))
+            .maybe("rewrite", self.rewrite.clone())
+            .maybe("on_status", self.on_status.clone())
     }
 }
 

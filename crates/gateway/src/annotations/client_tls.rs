@@ -75,7 +75,7 @@ impl ClientTls {
     }
 
     /// Returns conditions of the option `deny`.
-    pub(super) fn denied(&self) -> Vec<String> {
+    pub(crate) fn denied(&self) -> Vec<String> {
         let when = |condition: &str| inline([("when", text(condition))]);
         let subject = self
             .subject
@@ -86,7 +86,7 @@ impl ClientTls {
     }
 
     /// Returns tables of the option `request_headers`.
-    pub(super) fn fields(&self) -> Vec<String> {
+    pub(crate) fn fields(&self) -> Vec<String> {
         let told =
             [("ssl-client-subject-dn", text("$tls.subject")), ("ssl-client-issuer-dn", text("$tls.issuer"))];
         let verified = |word| ("ssl-client-verify", text(word));
@@ -101,7 +101,7 @@ impl ClientTls {
     }
 
     /// Returns the option `client_cert`.
-    pub(super) fn certificate(&self) -> Option<String> {
+    pub(crate) fn certificate(&self) -> Option<String> {
         self.sends_certificate.then(|| text("pem"))
     }
 }

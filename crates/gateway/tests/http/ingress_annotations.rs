@@ -285,6 +285,36 @@ fn clients_without_a_certificate_are_redirected_to_a_page() {
 }
 
 #[test]
+fn other_ingresses_of_the_host_have_the_rule_too() {
+    let annotations = [
+        ("auth-tls-secret", "ca"),
+        ("auth-tls-error-page", "https://b.example/help"),
+        ("auth-tls-match-cn", "CN=ann"),
+        ("auth-tls-pass-certificate-to-upstream", "true"),
+    ];
+    let mut cluster = cluster(&annotations);
+    let others =
+        [("ssl-redirect", "false"), ("server-alias", "c.example"), ("denylist-source-range", "192.0.2.1")];
+    cluster
+        .put(ObjectKind::Ingress, ingress("j", &others, host("a.example", &[path("Prefix", "/y", "blog")])));
+    let translation = translated(&cluster);
+    assert_eq!(remarks(&translation), [""; 0]);
+    let ca = "kubernetes:shop/ca/ca.crt";
+    let expected = ["a.example", "c.example"].map(|host| format!("{host} optional {ca} 1"));
+    assert_eq!(rules(&translation), expected);
+    let read = config(&translation);
+    for host in ["a.example", "c.example"] {
+        let url = format!("GET http://{host}/y");
+        assert_eq!(answer(&read, 80, &url), format!("308 https://{host}/y"));
+        let policies = &read.routes[chosen(&read, 443, &url, &[]).unwrap()].policies;
+        assert_eq!((policies.access.deny.len(), policies.access.rules.len()), (1, 2), "{host}");
+        assert!(policies.options.client_cert.is_some() && !policies.request_headers.is_empty());
+    }
+    let pages = read.routes.iter().filter(|route| route.name.contains("without certificate"));
+    assert_eq!(pages.count(), 3);
+}
+
+#[test]
 fn a_rule_about_certificates_holds_for_all_of_a_host_or_nobody_is_served() {
     let other_namespace = |name: &str, annotations: &[(&str, &str)], created: &str| {
         let mut ingress = ingress(name, annotations, host("a.example", &[path("Prefix", "/y", "stock")]));
