@@ -49,7 +49,7 @@ datagram_upload_rate = "2Mbit/s"
 [[listen]]
 address = "127.0.0.1:5432"
 tcp = "database"
-tls = { certificates = [{ cert = "a.pem", key = "a.key", passphrase = "a.pass", names = ["a.example", "*.b.example", "**.c.example", "*"] }], key_log = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"], client_certificates = { mode = "optional", ca = "ca.pem", crls = ["a.crl", "b.crl"], expired_crls = "use" }, client_certificates_by_name = [{ names = ["a.example", "*.b.example"], mode = "required", ca = "b.pem", crls = ["b.crl"] }, { names = ["c.example"], mode = "none" }] }
+tls = { certificates = [{ cert = "a.pem", key = "a.key", passphrase = "a.pass", names = ["a.example", "*.b.example", "**.c.example", "*"] }], key_log = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"], client_certificates = { mode = "optional", ca = "ca.pem", crls = ["a.crl", "b.crl"], expired_crls = "use", depth = 2 }, client_certificates_by_name = [{ names = ["a.example", "*.b.example"], mode = "required", ca = "b.pem", crls = ["b.crl"] }, { names = ["c.example"], mode = "none" }] }
 passthrough = [
     { names = ["*.example.org", "*"], alpn = ["acme-tls/1", "h2"], upstream = "database" },
     { names = ["a.example.org"], split = { database = 3, canary = 1 } },
@@ -79,7 +79,7 @@ cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PA
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
 request_buffering = { memory = "1MiB", max_size = "10MB" }
-on_status = { 404 = { upstream = "canary" }, 5xx = { upstream = "app", path = "/{status}.html", keep_status = true } }
+on_status = { 404 = { upstream = "canary" }, 5xx = { upstream = "app", path = "/{status}.html", fields = { X-Code = "$status" }, keep_status = true, only_failures = true } }
 accel = { "/protected/" = "DIR", "/protected/deep" = "DIR" }
 mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored", when = 'request.method == "GET"' }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
@@ -470,7 +470,8 @@ fn check_api(route: &Route) {
     assert!(policies.location && policies.cookies.as_ref().unwrap().secure == Some(true));
     let fallbacks = policies.on_status.as_ref().unwrap();
     let page = fallbacks.page(503).unwrap();
-    assert_eq!((page.upstream, page.keep_status), (0, true));
+    assert_eq!((page.upstream, page.keep_status, page.only_failures), (0, true, true));
+    assert!(page.fields.remove(b"x_code", ActiveEdits::FIRST));
     assert_eq!(page.path_for(503).as_deref(), Some("/503.html"));
     assert_eq!(
         fallbacks.page(404).map(|fallback| (fallback.upstream, fallback.path_for(404))),

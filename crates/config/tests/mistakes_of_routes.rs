@@ -333,6 +333,22 @@ fn mistakes() {
             ],
         ),
         (
+            "upstream = \"app\"\non_status = { 404 = { upstream = \"app\", fields = { X-Code = \"$status\" } } }",
+            &["6:52: fields: the same request is sent again; expected path, or request_headers of the route"],
+        ),
+        (
+            "upstream = \"app\"\non_status = { 404 = { upstream = \"app\", path = \"/x\", fields = { Host = \"a\" } } }",
+            &[
+                "6:65: fields: Host cannot be edited: use the host rewrite; expected the name of a header field such as X-Tenant",
+            ],
+        ),
+        (
+            "upstream = \"app\"\non_status = { 404 = { upstream = \"app\", path = \"/x\", fields = { X-Code = \"$code\" } } }",
+            &[
+                "6:75: fields: there is no variable $code; expected a value, with variables such as $client_address",
+            ],
+        ),
+        (
             "respond = { status = 404 }\non_status = { 404 = { upstream = \"app\", path = \"/x\" } }",
             &["4:1: on_status: this route asks no server; expected upstream or split, or error_pages"],
         ),

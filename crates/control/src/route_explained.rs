@@ -370,7 +370,11 @@ impl Report<'_> {
             let page = fallback.path.as_ref().map(|path| format!(" with {path}")).unwrap_or_default();
             let status = if fallback.keep_status { "; the status stays" } else { "" };
             let name = &self.config.upstreams[fallback.upstream].name;
-            format!("If a server answers {scope}, upstream {name} answers instead{page}{status}.")
+            let case = match fallback.only_failures {
+                true => format!("no server answers ({scope})"),
+                false => format!("a server answers {scope}"),
+            };
+            format!("If {case}, upstream {name} answers instead{page}{status}.")
         };
         let folders = policies.accel.iter().map(|folder| {
             let root = folder.files.root.display();

@@ -6,16 +6,29 @@ mod access;
 mod affinity;
 /// Canaries.
 mod canary;
-/// Protocol, timeouts and load balancing of servers.
+/// Certificates of clients.
+mod client_tls;
+/// Another service's answer in place of errors.
+mod errors;
+/// Other hosts.
+mod hosts;
+/// Limits of requests.
+mod limits;
+/// Protocol, timeouts, retries and load balancing of servers.
 mod servers;
 /// Reasons for unsupported annotations.
 mod refused;
+/// Advice for snippets.
+mod snippets;
 
 use std::collections::BTreeMap;
 
 pub(crate) use access::{AuthServer, Passwords, UserListForm};
-pub(crate) use affinity::Affinity;
+pub(crate) use affinity::{Affinity, is_token};
 pub(crate) use canary::{Canary, exactly};
+pub(crate) use client_tls::{ClientTls, WITHOUT};
+pub(crate) use errors::{DefaultBackend, error_fields};
+pub(crate) use hosts::{OtherHosts, with_names};
 
 use crate::backends::Spoken;
 use crate::filters::Options;
@@ -28,6 +41,10 @@ const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "vanward.dev/"];
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct IngressOptions {
     pub(crate) options: Options,
+    /// Tables of `request_headers`.
+    pub(crate) request_headers: Vec<String>,
+    /// Entries of `deny`.
+    pub(crate) denied: Vec<String>,
     /// Answers with a redirect instead of a backend.
     pub(crate) redirect: Option<String>,
     pub(crate) rewrite_target: Option<String>,
@@ -43,6 +60,13 @@ pub(crate) struct IngressOptions {
     pub(crate) affinity: Option<Affinity>,
     /// Selects the requests of another Ingress that this one takes.
     pub(crate) canary: Option<Canary>,
+    pub(crate) other_hosts: OtherHosts,
+    /// The host that servers get, with variables.
+    pub(crate) upstream_host: Option<String>,
+    pub(crate) default_backend: Option<DefaultBackend>,
+    /// A ConfigMap with response fields, in the namespace of the Ingress.
+    pub(crate) custom_headers: Option<String>,
+    pub(crate) client_tls: Option<ClientTls>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +99,8 @@ pub(crate) fn wanted(metadata: &Metadata) -> (IngressOptions, Vec<String>) {
     let mut annotations = Annotations { values, faults: Vec::new() };
     let wanted = annotations.read(&metadata.namespace);
     let unknown = std::mem::take(&mut annotations.values);
-    let unknown = unknown.into_keys().map(|name| format!("annotation {name}: {}", refused::why(name)));
+    let unknown =
+        unknown.into_iter().map(|(name, value)| format!("annotation {name}: {}", refused::why(name, value)));
     let faults = annotations.faults.into_iter().chain(unknown).collect();
     (wanted, faults)
 }
@@ -97,6 +122,13 @@ impl<'m> Annotations<'m> {
             auth_server: self.auth_server(),
             affinity: self.affinity(),
             canary: self.canary(),
+            other_hosts: self.other_hosts(),
+            upstream_host: self.upstream_host(),
+            default_backend: self.default_backend(),
+            custom_headers: self.value("custom-headers", |map| {
+                in_namespace(map, namespace).ok_or("a ConfigMap in the namespace of the Ingress")
+            }),
+            client_tls: self.client_tls(namespace),
             ..IngressOptions::default()
         };
         let (is_usual, is_forced) = (self.value("ssl-redirect", switch), self.is_on("force-ssl-redirect"));
@@ -109,21 +141,17 @@ impl<'m> Annotations<'m> {
         wanted.options.extend(
             self.value("proxy-body-size", size).map(|size| ("limits", inline([("body_bytes", text(&size))]))),
         );
-        for (option, names) in [
-            ("allow", &["whitelist-source-range", "allowlist-source-range"][..]),
-            ("deny", &["denylist-source-range"]),
-        ] {
-            let networks = names.iter().find_map(|name| self.value(name, words));
-            wanted.options.extend(networks.map(|networks| (option, networks)));
-        }
+        wanted.options.extend(self.retries());
+        let allowed = ["whitelist-source-range", "allowlist-source-range"];
+        let allowed = allowed.iter().find_map(|name| self.value(name, words));
+        wanted.options.extend(allowed.map(|networks| ("allow", networks)));
+        let denied = self.value("denylist-source-range", texts).unwrap_or_default();
+        wanted.denied = denied.into_iter().map(text).collect();
         wanted.options.extend(self.limits().map(|limits| ("rate_limit", limits)));
         wanted.options.extend(self.cors().map(|cors| ("cors", cors)));
         let prefix = self.value("x-forwarded-prefix", |prefix| Ok(literal(prefix)));
-        wanted.options.extend(
-            prefix.map(|prefix| {
-                ("request_headers", inline([("set", inline([("X-Forwarded-Prefix", prefix)]))]))
-            }),
-        );
+        let prefix = prefix.map(|prefix| inline([("set", inline([("X-Forwarded-Prefix", prefix)]))]));
+        wanted.request_headers = prefix.into_iter().collect();
         let is_logged = self.value("enable-access-log", switch);
         wanted.options.extend(is_logged.map(|is_logged| ("access_log", is_logged.to_string())));
         let is_buffered = self.value("proxy-request-buffering", |value| match value {
@@ -198,22 +226,6 @@ impl<'m> Annotations<'m> {
         Some(inline([("to", to), ("status", status)]))
     }
 
-    fn limits(&mut self) -> Option<String> {
-        let number = |text: &str| {
-            text.parse::<u32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
-        };
-        let multiplier = self.value("limit-burst-multiplier", number).unwrap_or(5);
-        let (second, minute) = (self.value("limit-rps", number), self.value("limit-rpm", number));
-        let limit = |rate: Option<u32>, unit| {
-            let rate = rate?;
-            // nginx admits this many requests above the rate at once.
-            let burst = rate.saturating_mul(multiplier).saturating_add(1);
-            Some(inline([("rate", text(&format!("{rate}/{unit}"))), ("burst", burst.to_string())]))
-        };
-        let limits: Vec<String> = [limit(second, "s"), limit(minute, "m")].into_iter().flatten().collect();
-        (!limits.is_empty()).then(|| list(limits))
-    }
-
     fn cors(&mut self) -> Option<String> {
         const HEADERS: &str = "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization";
         let is_on = self.is_on("enable-cors");
@@ -253,9 +265,23 @@ fn switch(value: &str) -> Result<bool, &'static str> {
     }
 }
 
-fn words(value: &str) -> Result<String, &'static str> {
+fn texts(value: &str) -> Result<Vec<&str>, &'static str> {
     let words: Vec<&str> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
-    if words.is_empty() { Err("a list with commas") } else { Ok(list(words.into_iter().map(text))) }
+    if words.is_empty() { Err("a list with commas") } else { Ok(words) }
+}
+
+fn words(value: &str) -> Result<String, &'static str> {
+    Ok(list(texts(value)?.into_iter().map(text)))
+}
+
+/// Returns the name of an object, `NAME` or `NAMESPACE/NAME`; `None` if it is in another namespace.
+fn in_namespace(name: &str, namespace: &str) -> Option<String> {
+    let name = match name.split_once('/') {
+        None => name,
+        Some((own, name)) if own == namespace => name,
+        Some(_) => return None,
+    };
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Parses the target of a redirect. The client's query is not appended.
@@ -323,9 +349,37 @@ mod tests {
                 "10.0.0.0/8, 192.0.2.1",
                 Ok(("allow", r#"["10.0.0.0/8", "192.0.2.1"]"#)),
             ),
-            ("denylist-source-range", "10.0.0.0/8", Ok(("deny", r#"["10.0.0.0/8"]"#))),
             ("limit-rps", "10", Ok(("rate_limit", r#"[{ "rate" = "10/s", "burst" = 51 }]"#))),
             ("limit-rps", "0", Err("1 to 1000000")),
+            (
+                "proxy-next-upstream",
+                "error timeout http_503 non_idempotent",
+                Ok(("retry", r#"{ "on" = ["connect", "reset", "timeout", 503], "non_idempotent" = true }"#)),
+            ),
+            ("proxy-next-upstream", "invalid_header", Ok(("retry", r#"{ "on" = ["reset"] }"#))),
+            ("proxy-next-upstream", "off", Ok(("retry", r#"{ "attempts" = 1 }"#))),
+            ("proxy-next-upstream", "error off", Err("or off alone")),
+            ("proxy-next-upstream", "http_99", Err("http_STATUS")),
+            ("proxy-next-upstream-tries", "2", Ok(("retry", r#"{ "attempts" = 2 }"#))),
+            ("proxy-next-upstream-tries", "0", Ok(("retry", r#"{ "attempts" = 16 }"#))),
+            ("proxy-next-upstream-tries", "17", Err("at most 16")),
+            ("proxy-next-upstream-timeout", "5", Ok(("retry", r#"{ "within" = "5s" }"#))),
+            ("proxy-next-upstream-timeout", "0", Ok(("retry", r#"{ "within" = "3600s" }"#))),
+            ("proxy-next-upstream-timeout", "1h", Err("at most 3600 seconds")),
+            ("server-alias", "~^www\\d$", Err("no expressions")),
+            ("upstream-vhost", "$http_x.example", Err("no variables but $service_name and $namespace")),
+            ("upstream-vhost", "a.example:x", Err("a host, with or without a port")),
+            ("custom-http-errors", "404", Err("it needs default-backend")),
+            ("default-backend", "other/errors", Err("in the namespace of the Ingress")),
+            ("custom-headers", "other/headers", Err("a ConfigMap in the namespace of the Ingress")),
+            ("session-cookie-conditional-samesite-none", "true", Err("from before 2020")),
+            ("session-cookie-change-on-failure", "false", Err("gets another server")),
+            ("auth-tls-secret", "other/ca", Err("a Secret in the namespace of the Ingress")),
+            ("auth-tls-verify-client", "on", Err("it needs auth-tls-secret")),
+            ("auth-tls-verify-client", "optional_no_ca", Err("is always rejected")),
+            ("auth-tls-match-cn", "O=x", Err("CN= and a regular expression")),
+            ("auth-tls-verify-depth", "7", Err("1 to 6 intermediate certificates")),
+            ("auth-tls-error-page", "/page", Err("a URL without variables")),
             ("enable-access-log", "false", Ok(("access_log", "false"))),
             ("proxy-buffering", "on", Err("expected off")),
             ("proxy-send-timeout", "90", Ok(("timeouts", r#"{ "upstream_send" = "90s" }"#))),
@@ -349,7 +403,7 @@ mod tests {
                     );
                 }
                 Err(why) => {
-                    assert!(faults.len() == 1 && faults[0].contains(why), "{name}: {faults:?}");
+                    assert!(faults.iter().any(|fault| fault.contains(why)), "{name}: {faults:?}");
                     assert!(faults[0].starts_with(&format!("annotation {name}: ")), "{faults:?}");
                 }
             }
@@ -364,6 +418,9 @@ mod tests {
             ("affinity-mode", "balanced"),
             ("allowlist-source-range", "10.0.0.0/8"),
             ("app-root", "/app"),
+            ("auth-tls-secret", "ca"),
+            ("auth-tls-verify-client", "off"),
+            ("auth-tls-verify-depth", "1"),
             ("auth-realm", "shop"),
             ("auth-response-headers", "X-User"),
             ("backend-protocol", "GRPC"),
@@ -373,11 +430,17 @@ mod tests {
             ("cors-allow-methods", "GET, PUT"),
             ("cors-allow-origin", "https://a.example"),
             ("cors-max-age", "600"),
+            ("custom-headers", "headers"),
+            ("default-backend", "errors"),
+            ("disable-proxy-intercept-errors", "true"),
             ("enable-access-log", "true"),
             ("enable-cors", "true"),
             ("force-ssl-redirect", "true"),
+            ("from-to-www-redirect", "true"),
+            ("limit-allowlist", "10.0.0.0/8"),
             ("limit-rpm", "60"),
             ("limit-rps", "5"),
+            ("limit-whitelist", "10.0.0.0/8"),
             ("permanent-redirect", "https://a.example"),
             ("proxy-body-size", "50m"),
             ("proxy-buffer-size", "16k"),
@@ -386,10 +449,16 @@ mod tests {
             ("proxy-connect-timeout", "30"),
             ("proxy-http-version", "1.1"),
             ("proxy-max-temp-file-size", "1024m"),
+            ("proxy-next-upstream", "error timeout invalid_header http_502 http_503 http_504"),
+            ("proxy-next-upstream-timeout", "10"),
+            ("proxy-next-upstream-tries", "3"),
             ("proxy-read-timeout", "3600"),
             ("proxy-request-buffering", "off"),
             ("proxy-send-timeout", "3600"),
             ("rewrite-target", "/$2"),
+            ("server-alias", "www.a.example, *.b.example"),
+            ("session-cookie-change-on-failure", "true"),
+            ("session-cookie-conditional-samesite-none", "false"),
             ("session-cookie-expires", "172800"),
             ("session-cookie-max-age", "172800"),
             ("session-cookie-name", "route"),
@@ -398,6 +467,7 @@ mod tests {
             ("ssl-redirect", "false"),
             ("temporal-redirect", "/maintenance"),
             ("upstream-hash-by", "$remote_addr"),
+            ("upstream-vhost", "$service_name.$namespace.svc.cluster.local:8080"),
             ("use-regex", "true"),
             ("whitelist-source-range", "10.0.0.0/8"),
             ("x-forwarded-prefix", "/app"),
@@ -408,33 +478,22 @@ mod tests {
         for name in [
             "auth-cache-key",
             "auth-snippet",
-            "auth-tls-secret",
-            "auth-tls-verify-client",
             "configuration-snippet",
-            "custom-headers",
-            "custom-http-errors",
-            "default-backend",
             "enable-modsecurity",
             "enable-opentelemetry",
             "enable-owasp-modsecurity-crs",
-            "from-to-www-redirect",
             "limit-connections",
             "limit-rate",
-            "limit-whitelist",
             "mirror-target",
             "modsecurity-snippet",
             "proxy-cookie-domain",
             "proxy-cookie-path",
-            "proxy-next-upstream",
-            "proxy-next-upstream-tries",
             "proxy-ssl-secret",
             "proxy-ssl-verify",
-            "server-alias",
             "server-snippet",
             "service-upstream",
             "ssl-passthrough",
             "stream-snippet",
-            "upstream-vhost",
         ] {
             let (_, faults) = read(&[(&format!("nginx.ingress.kubernetes.io/{name}"), "x")]);
             let told = format!("annotation {name}: it is not supported: ");

@@ -10,14 +10,12 @@ use crate::condition::{Fault, StatusCondition};
 use crate::hostname::is_name;
 use crate::listeners::OwnGateway;
 use crate::object::{GATEWAY_GROUP, ObjectKind, Reference, unknown};
-use crate::secrets;
+use crate::secrets::{self, AUTHORITIES};
 use crate::status::{AncestorFound, ObjectStatus, StatusFindings};
 use crate::tls_kinds::{Ancestor, AuthorityRef, BackendTlsPolicy, TlsValidation};
 use crate::translate::MachineFacts;
 use crate::written::{inline, text};
 
-/// The key of CA certificates in ConfigMaps and Secrets.
-const AUTHORITIES: &str = "ca.crt";
 /// The API's limit for ancestors in a status.
 const ANCESTORS_MAX: usize = 16;
 
@@ -210,7 +208,7 @@ fn authorities(
     let pem = match (group.as_str(), kind.as_str()) {
         ("", "ConfigMap") => {
             let map = cluster.config_maps.get(&key).ok_or_else(|| invalid("it does not exist"))?;
-            map.data.authorities.clone().ok_or_else(no_key)?.into_bytes()
+            map.authorities().ok_or_else(no_key)?.as_bytes().to_vec()
         }
         ("", "Secret") => {
             let secret = cluster.secrets.get(&key);

@@ -179,6 +179,15 @@ impl<'c> Backends<'c> {
         Some(port.port)
     }
 
+    pub(crate) fn first_port(&self, namespace: &str, service: &str) -> Option<u16> {
+        let service = self.cluster.services.get(&(namespace.to_owned(), service.to_owned()))?;
+        service.spec.ports.first().map(|port| port.port)
+    }
+
+    pub(crate) fn has_servers(&self, upstream: &str) -> bool {
+        self.upstreams.get(upstream).is_some_and(|upstream| !upstream.servers.is_empty())
+    }
+
     /// Whether servers of an upstream must prove their identity (TLS).
     pub(crate) fn is_secure(&self, upstream: &str) -> bool {
         self.upstreams.get(upstream).is_some_and(|upstream| upstream.tls.is_some())

@@ -31,7 +31,7 @@ pub struct Cluster {
     pub(crate) slices: Objects<EndpointSlice>,
     pub(crate) tls_policies: Objects<BackendTlsPolicy>,
     pub(crate) secrets: Objects<KubernetesSecret>,
-    /// Only Secrets with password hashes, reduced to these.
+    /// Only Secrets with password hashes or CAs, reduced to these.
     pub(crate) passwords: Objects<KubernetesSecret>,
     pub(crate) config_maps: Objects<ConfigMap>,
     pub(crate) namespaces: Objects<Namespace>,
@@ -70,9 +70,11 @@ impl Cluster {
             ObjectKind::BackendTlsPolicy => put(&mut self.tls_policies, key, object),
             ObjectKind::Secret => put(&mut self.secrets, key, object),
             ObjectKind::Passwords => {
-                put(&mut self.passwords, key.clone(), object).map(|()| self.keep_users(&key))
+                put(&mut self.passwords, key.clone(), object).map(|()| self.keep_known(&key))
             }
-            ObjectKind::ConfigMap => put(&mut self.config_maps, key, object),
+            ObjectKind::ConfigMap => put(&mut self.config_maps, key.clone(), object).map(|()| {
+                self.config_maps.get_mut(&key).map(ConfigMap::keep_known);
+            }),
             ObjectKind::Namespace => put(&mut self.namespaces, key, object),
         };
         if reference.kind.is_told() {
@@ -83,10 +85,10 @@ impl Cluster {
         }
     }
 
-    /// Reduces a Secret of unknown content to password hashes.
-    fn keep_users(&mut self, key: &(String, String)) {
+    /// Reduces a Secret of unknown content to password hashes and CAs.
+    fn keep_known(&mut self, key: &(String, String)) {
         if let Some(secret) = self.passwords.get_mut(key)
-            && !secrets::keep_users(secret)
+            && !secrets::keep_known(secret)
         {
             self.passwords.remove(key);
         }

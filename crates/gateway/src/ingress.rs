@@ -6,19 +6,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex_syntax::escape;
 
-use crate::annotations::{self, AuthServer, Canary, IngressOptions, Passwords, Secure, UserListForm};
+use crate::annotations::{
+    self, AuthServer, Canary, ClientTls, IngressOptions, Passwords, Secure, UserListForm, WITHOUT, with_names,
+};
 use crate::backends::{Backends, Referring, Spoken};
+use crate::client_hosts::ClientHosts;
 use crate::cluster::Cluster;
 use crate::filters::Options;
 use crate::hostname::is_name;
 use crate::http_route::Claims;
+use crate::ingress_hosts::{self, RuleHosts};
 use crate::ingress_kinds::{Ingress, IngressBackend, IngressPath};
+use crate::ingress_services::{
+    DefaultAnswer, NEEDS_POLICY, PathService, asked, asked_at_host, default_answer, upstream,
+};
 use crate::kinds::BackendRef;
 use crate::listeners::{ListenerProtocol, Port};
 use crate::object::{ObjectKind, Reference};
 use crate::own_host::{self, Answerer};
 use crate::secrets;
 use crate::status::{ObjectStatus, StatusFindings};
+use crate::tls_kinds::ConfigMap;
 use crate::translate::{self, MachineFacts, Refused};
 use crate::written::{WrittenTable, inline, list, literal, template, text};
 
@@ -27,14 +35,14 @@ const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 /// Annotation with the class, from before the field existed.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
-const NEEDS_POLICY: &str = "it needs a BackendTLSPolicy for the service, which names the trusted CAs";
-
 #[derive(Default)]
 pub(crate) struct Ingresses {
     pub(crate) ports: BTreeMap<Port, (ListenerProtocol, Reference)>,
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
     pub(crate) routes: Vec<(Reference, WrittenTable)>,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
+    /// The option `client_certificates_by_name` of the listener for HTTPS.
+    pub(crate) client_certificates: Option<String>,
     pub(crate) statuses: Vec<ObjectStatus>,
     /// Unsupported parts, by Ingress.
     pub(crate) remarks: Vec<(Reference, String)>,
@@ -59,35 +67,21 @@ pub(crate) fn translate(
     let mut own: Vec<&Ingress> =
         around.cluster.ingresses.values().filter(|ingress| is_own(ingress, &classes)).collect();
     own.sort_by_key(|ingress| ingress.metadata.age());
+    let own: Vec<_> = own.into_iter().map(|ingress| OwnIngress::new(ingress, around)).collect();
+    let known = ingress_hosts::of_rules(&own);
     let mut names = BTreeSet::new();
     for ingress in &own {
-        out.take_certificates(ingress, around, &mut names);
+        out.take_certificates(ingress, around, &known, &mut names);
     }
-    let [http, https] = around.options.ingress_ports.map(|number| Port { address: None, number });
-    let first = own.first().map(|ingress| Reference::new(ObjectKind::Ingress, &ingress.metadata));
-    let wants_https = !out.certificates.is_empty();
-    for (port, protocol, is_wanted) in
-        [(http, ListenerProtocol::Http, true), (https, ListenerProtocol::Https, wants_https)]
-    {
-        let Some(first) = first.clone().filter(|_| is_wanted) else { continue };
-        let free = match around.taken.get(&port) {
-            Some(taken) if *taken == protocol => Ok(()),
-            Some(_) => Err(format!("port {} has another protocol in a Gateway", port.number)),
-            None => around.machine.port(None, port.number),
-        };
-        match free {
-            Ok(()) => drop(out.ports.insert(port, (protocol, first))),
-            Err(why) => out.remarks.push((first, format!("Ingresses are not served at this port: {why}"))),
-        }
-    }
-    let (canaries, own): (Vec<_>, Vec<_>) = own
-        .into_iter()
-        .map(|ingress| OwnIngress::new(ingress, around))
-        .partition(|own| own.wanted.canary.is_some());
+    out.listen(own.first(), around);
+    let (canaries, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|own| own.wanted.canary.is_some());
     let mut canaries = out.canaries(canaries, &around.options.addresses);
-    let answerers = own_host::answerers(&own);
+    let mut clients = ClientHosts::new(&own, around, claims);
+    out.client_certificates = clients.option();
+    out.files.append(&mut clients.files);
+    let neighbours = Neighbours { answerers: own_host::answerers(&own), known, clients };
     for own in own {
-        out.take(own, around, &answerers, &mut canaries, backends, claims);
+        out.take(own, around, &neighbours, &mut canaries, backends, claims);
     }
     for (owner, path) in
         canaries.values().filter(|canary| !canary.is_used).map(|canary| (&canary.owner, canary.place))
@@ -95,6 +89,13 @@ pub(crate) fn translate(
         out.remarks.push((owner.clone(), format!("annotation canary: no other Ingress has {}", shown(path))));
     }
     out
+}
+
+/// Facts about all Ingresses together.
+struct Neighbours<'c> {
+    answerers: Vec<Answerer<'c>>,
+    known: RuleHosts,
+    clients: ClientHosts,
 }
 
 /// An Ingress of our classes, with the settings from its annotations.
@@ -111,7 +112,9 @@ impl<'c> OwnIngress<'c> {
         let owner = Reference::new(ObjectKind::Ingress, &ingress.metadata);
         let (wanted, faults) = annotations::wanted(&ingress.metadata);
         let refused = around.refused.get(&owner).cloned();
-        Self { ingress, owner, wanted, faults, refused }
+        let mut own = Self { ingress, owner, wanted, faults, refused };
+        own.faults.extend(own.host_faults());
+        own
     }
 }
 
@@ -180,12 +183,36 @@ struct ServedPath<'a> {
     name: String,
 }
 
+impl ServedPath<'_> {
+    /// Begins a route with a name for a path.
+    fn table(&self, name: &str, path: &str) -> WrittenTable {
+        WrittenTable::new("[[route]]")
+            .with("name", text(name))
+            .with("listener", list([text(&self.port.to_string())]))
+            .maybe("host", self.host.as_ref().map(|host| list([text(host)])))
+            .with("path", text(path))
+    }
+}
+
+/// A path that gets an answer.
+struct AnsweredPath<'a, 'c> {
+    own: &'a OwnIngress<'c>,
+    host: Option<&'c str>,
+    backend: &'c IngressBackend,
+    around: &'a Around<'a, 'c>,
+    neighbours: &'a Neighbours<'c>,
+}
+
 struct ServedRule<'a> {
     path: String,
     answer: IngressAnswer,
     rewrite: Option<String>,
     /// The option for an authentication server at the request's host.
     asked: Option<String>,
+    /// The option for answers of the default backend.
+    on_status: Option<String>,
+    /// The host's rule about certificates of clients.
+    clients: Option<&'a ClientTls>,
     wanted: &'a IngressOptions,
     /// Backends for requests with further conditions.
     sides: Vec<Side>,
@@ -193,6 +220,8 @@ struct ServedRule<'a> {
 
 enum IngressAnswer {
     Upstream(String),
+    /// The default backend, and a table of request fields for it.
+    StandsIn(String, String),
     /// Options for upstreams by weight, and for the stickiness of their sides.
     Split(String, Option<String>),
     Redirect(String),
@@ -201,33 +230,62 @@ enum IngressAnswer {
 }
 
 impl Ingresses {
+    /// Opens the ports for Ingresses, of which this one is the oldest.
+    fn listen(&mut self, first: Option<&OwnIngress<'_>>, around: &Around<'_, '_>) {
+        let Some(first) = first.map(|own| &own.owner) else { return };
+        let [http, https] = around.options.ingress_ports.map(|number| Port { address: None, number });
+        let wants_https = !self.certificates.is_empty();
+        for (port, protocol, is_wanted) in
+            [(http, ListenerProtocol::Http, true), (https, ListenerProtocol::Https, wants_https)]
+        {
+            if !is_wanted {
+                continue;
+            }
+            let free = match around.taken.get(&port) {
+                Some(taken) if *taken == protocol => Ok(()),
+                Some(_) => Err(format!("port {} has another protocol in a Gateway", port.number)),
+                None => around.machine.port(None, port.number),
+            };
+            match free {
+                Ok(()) => drop(self.ports.insert(port, (protocol, first.clone()))),
+                Err(why) => {
+                    let why = format!("Ingresses are not served at this port: {why}");
+                    self.remarks.push((first.clone(), why));
+                }
+            }
+        }
+    }
+
     /// Takes the certificates of an Ingress, for names that no older one has.
     fn take_certificates(
         &mut self,
-        ingress: &Ingress,
+        own: &OwnIngress<'_>,
         around: &Around<'_, '_>,
+        known: &RuleHosts,
         taken: &mut BTreeSet<String>,
     ) {
-        let owner = Reference::new(ObjectKind::Ingress, &ingress.metadata);
+        let OwnIngress { ingress, owner, .. } = own;
         let namespace = &ingress.metadata.namespace;
         for wanted in &ingress.spec.tls {
             let Some(name) = wanted.secret_name.as_ref().filter(|name| !name.is_empty()) else { continue };
             let secret =
                 Reference { kind: ObjectKind::Secret, namespace: namespace.clone(), name: name.clone() };
-            let known = around.cluster.secrets.get(&(namespace.clone(), name.clone()));
-            let known = known.ok_or_else(|| "there is no such Secret of type kubernetes.io/tls".to_owned());
-            let own = known
+            let secret_of_tls = around.cluster.secrets.get(&(namespace.clone(), name.clone()));
+            let secret_of_tls =
+                secret_of_tls.ok_or_else(|| "there is no such Secret of type kubernetes.io/tls".to_owned());
+            let in_certificate = secret_of_tls
                 .and_then(secrets::pair)
                 .and_then(|(certificate, key)| around.machine.certificate(&certificate, &key));
-            let own = match own {
-                Ok(own) => own,
+            let in_certificate = match in_certificate {
+                Ok(names) => names,
                 Err(why) => {
                     self.remarks.push((owner.clone(), format!("tls: {secret}: {why}")));
                     continue;
                 }
             };
-            let hosts = if wanted.hosts.is_empty() { own } else { wanted.hosts.clone() };
-            let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase());
+            let others = own.other_names(&in_certificate, known);
+            let hosts = if wanted.hosts.is_empty() { in_certificate } else { wanted.hosts.clone() };
+            let hosts = hosts.into_iter().chain(others).map(|host| host.to_ascii_lowercase());
             let hosts = hosts.filter(|host| is_name(host.strip_prefix("*.").unwrap_or(host)));
             let names: Vec<String> = hosts.filter(|host| taken.insert(host.clone())).collect();
             if !names.is_empty() {
@@ -271,63 +329,56 @@ impl Ingresses {
 
     fn take<'c>(
         &mut self,
-        OwnIngress { ingress, owner, mut wanted, mut faults, refused }: OwnIngress<'c>,
+        mut own: OwnIngress<'c>,
         around: &Around<'_, '_>,
-        answerers: &[Answerer<'_>],
+        neighbours: &Neighbours<'c>,
         canaries: &mut BTreeMap<Spot<'c>, NextVersion<'c>>,
         backends: &mut Backends<'_>,
         claims: &mut Claims,
     ) {
-        if let Some(why) = refused {
-            return self.remarks.push((owner, format!("it is not served: {why}")));
+        if let Some(why) = own.refused {
+            return self.remarks.push((own.owner, format!("it is not served: {why}")));
         }
-        match self.access(&owner, &wanted, around, backends) {
-            Ok(options) => wanted.options.extend(options),
-            Err(why) => faults.push(why),
+        match self.access(&own.owner, &own.wanted, around, backends) {
+            Ok(options) => own.wanted.options.extend(options),
+            Err(why) => own.faults.push(why),
         }
-        let is_refused = !faults.is_empty();
+        let OwnIngress { ingress, owner, wanted, .. } = &own;
+        let (aliases, mut faults) = own.aliases(&neighbours.known);
         for (place, host, path, backend) in paths(ingress) {
-            let option = host.map(host_option).transpose();
-            let (option, mut rule) = match option.and_then(|option| Ok((option, rule(path, &wanted)?))) {
-                Ok(rule) => rule,
+            let names = [host].into_iter().flatten().chain(aliases.iter().map(String::as_str));
+            let rule = rule((path, backend), wanted, &owner.namespace);
+            let served = ingress_hosts::options(host, &aliases).and_then(|hosts| Ok((hosts, rule?)));
+            let (hosts, mut rule) = match served {
+                Ok(served) => served,
                 Err(why) => {
                     faults.push(why);
                     continue;
                 }
             };
-            let answer = match &wanted.redirect {
-                Some(redirect) => Ok(IngressAnswer::Redirect(redirect.clone())),
-                None => {
-                    let secret = around.options.cookie_secret.as_deref();
-                    let asking = PathService { wanted: &wanted, owner: &owner, path: &rule.path, secret };
-                    let next = canaries.get_mut(&spot(ingress, host, path));
-                    let next = next.map(NextVersion::used).filter(|_| !is_refused);
-                    upstream(backend, &asking, backends).map(|stable| {
-                        let (answer, sides) = self.shared(stable, next, &asking, backends);
-                        rule.sides = sides;
-                        answer
-                    })
-                }
-            };
-            let answer = answer.and_then(|answer| {
-                rule.asked = asked_at_host(&wanted, host, answerers, around, backends)?;
-                Ok(answer)
+            let next = canaries.get_mut(&spot(ingress, host, path)).map(NextVersion::used);
+            let at = AnsweredPath { own: &own, host, backend, around, neighbours };
+            let mut clients = names.map(|name| neighbours.clients.rule_of(owner, name));
+            let clients = clients.try_fold(None, |first: Option<&ClientTls>, rule| Ok(first.or(rule?)));
+            let answer = clients.and_then(|clients| {
+                rule.clients = clients;
+                self.answer(&at, next, &mut rule, backends)
             });
-            match answer {
-                Ok(answer) if !is_refused => rule.answer = answer,
-                Ok(_) => {}
-                Err(why) => faults.push(why),
-            }
+            faults.extend(answer.err());
             let is_covered = host.is_some_and(|host| is_secured(ingress, host));
             for (port, (protocol, _)) in self.ports.clone() {
-                let name = format!("ingress:{}/{}/{place} {port}", owner.namespace, owner.name);
-                let at = ServedPath { owner: &owner, port, host: option.clone(), name };
                 let https = around.options.ingress_ports[1];
                 let redirects = rule.redirects(protocol, is_covered).then_some(https);
-                self.write(&at, &rule, redirects, claims);
+                for (suffix, host) in &hosts {
+                    let name = format!("ingress:{}/{}/{place}{suffix} {port}", owner.namespace, owner.name);
+                    let at = ServedPath { owner, port, host: host.clone(), name };
+                    self.write(&at, &rule, redirects, claims);
+                }
             }
         }
-        self.remarks.extend(faults.into_iter().map(|why| (owner.clone(), why)));
+        faults.extend(self.redirect_www(&own, &neighbours.known, claims));
+        let OwnIngress { ingress, owner, faults: of_all, .. } = own;
+        self.remarks.extend(of_all.into_iter().chain(faults).map(|why| (owner.clone(), why)));
         let addresses = around.options.addresses.clone();
         let generation = ingress.metadata.generation;
         self.statuses.push(ObjectStatus {
@@ -337,6 +388,69 @@ impl Ingresses {
         });
     }
 
+    /// Sets the answer of a rule. Without a valid one it stays 500.
+    fn answer(
+        &mut self,
+        at: &AnsweredPath<'_, '_>,
+        next: Option<&mut NextVersion<'_>>,
+        rule: &mut ServedRule<'_>,
+        backends: &mut Backends<'_>,
+    ) -> Result<(), String> {
+        let AnsweredPath { own, host, backend, around, neighbours } = at;
+        let OwnIngress { owner, wanted, .. } = own;
+        let is_refused = !own.faults.is_empty();
+        let answer = if let Some(redirect) = &wanted.redirect {
+            IngressAnswer::Redirect(redirect.clone())
+        } else {
+            let (secret, path) = (around.options.cookie_secret.as_deref(), rule.path.clone());
+            let asking = PathService { wanted, owner, path: &path, secret };
+            let stable = upstream(backend, &asking, backends)?;
+            let default = wanted.default_backend.as_ref();
+            let default = default.map(|default| default_answer(default, (owner, backend, &stable), backends));
+            match default.transpose()? {
+                Some(DefaultAnswer::Always(upstream, fields)) => IngressAnswer::StandsIn(upstream, fields),
+                default => {
+                    if let Some(DefaultAnswer::ForErrors(option)) = default {
+                        rule.on_status = option;
+                    }
+                    let next = next.filter(|_| !is_refused);
+                    let (answer, sides) = self.shared(stable, next, &asking, backends);
+                    rule.sides = sides;
+                    answer
+                }
+            }
+        };
+        rule.asked = asked_at_host(wanted, *host, &neighbours.answerers, around, backends)?;
+        if !is_refused {
+            rule.answer = answer;
+        }
+        Ok(())
+    }
+
+    /// Redirects hosts with or without `www.`. Returns remarks on those that stay.
+    fn redirect_www(&mut self, own: &OwnIngress<'_>, known: &RuleHosts, claims: &mut Claims) -> Vec<String> {
+        let (redirects, remarks) = own.www_redirects(known);
+        let owner = &own.owner;
+        for (from, to) in redirects.into_iter().filter(|_| own.faults.is_empty()) {
+            for (port, (protocol, _)) in self.ports.clone() {
+                let (scheme, usual) = match protocol {
+                    ListenerProtocol::Http => ("http", 80),
+                    ListenerProtocol::Https | ListenerProtocol::Tls => ("https", 443),
+                };
+                let suffix = if port.number == usual { String::new() } else { format!(":{}", port.number) };
+                let to = template(&format!("{scheme}://{to}{suffix}$path"));
+                let name = format!("ingress:{}/{}/{from} {port}", owner.namespace, owner.name);
+                let at = ServedPath { owner, port, host: Some(from.clone()), name };
+                if claims.insert((port, at.host.clone(), "/".to_owned(), Vec::new())) {
+                    let redirect = inline([("to", to), ("status", "308".to_owned())]);
+                    let table = at.table(&at.name, "/").with("redirect", redirect);
+                    self.routes.push((owner.clone(), table));
+                }
+            }
+        }
+        remarks
+    }
+
     fn write(
         &mut self,
         at: &ServedPath<'_>,
@@ -344,30 +458,29 @@ impl Ingresses {
         redirects: Option<u16>,
         claims: &mut Claims,
     ) {
-        let table = |name: &str, path: &str| {
-            WrittenTable::new("[[route]]")
-                .with("name", text(name))
-                .with("listener", list([text(&at.port.to_string())]))
-                .maybe("host", at.host.as_ref().map(|host| list([text(host)])))
-                .with("path", text(path))
-        };
         if claims.insert((at.port, at.host.clone(), rule.path.clone(), Vec::new())) {
-            let own = table(&at.name, &rule.path);
+            let own = at.table(&at.name, &rule.path);
             self.routes.push((at.owner.clone(), rule.answered(own, &rule.answer, redirects)));
             let sides = rule.sides.iter().filter(|_| redirects.is_none());
             for (number, (option, condition, upstream, canary)) in sides.enumerate() {
-                let own = table(&format!("{} canary {number}", at.name), &rule.path)
-                    .with(option, condition.clone());
+                let own = at.table(&format!("{} canary {number}", at.name), &rule.path);
+                let own = own.with(option, condition.clone());
                 let answered = rule.answered(own, &IngressAnswer::Upstream(upstream.clone()), None);
                 self.routes.push((canary.clone(), answered));
             }
+            let page = rule.clients.and_then(|clients| clients.page.clone());
+            if let Some(page) = page.filter(|_| redirects.is_none()) {
+                let own = at.table(&format!("{} without certificate", at.name), &rule.path);
+                let own = own.with("when", text(WITHOUT)).with("redirect", page);
+                self.routes.push((at.owner.clone(), own));
+            }
         }
-        let is_asked = matches!(rule.answer, IngressAnswer::Upstream(_) | IngressAnswer::Split(..))
-            && redirects.is_none();
+        let is_asked = !matches!(rule.answer, IngressAnswer::Redirect(_) | IngressAnswer::Fails);
+        let is_asked = is_asked && redirects.is_none();
         let Some(root) = rule.wanted.app_root.as_ref().filter(|_| is_asked) else { return };
         if claims.insert((at.port, at.host.clone(), "= /".to_owned(), Vec::new())) {
             let redirect = inline([("to", root.clone()), ("status", "302".to_owned())]);
-            let table = table(&format!("{} root", at.name), "= /").with("redirect", redirect);
+            let table = at.table(&format!("{} root", at.name), "= /").with("redirect", redirect);
             self.routes.push((at.owner.clone(), table));
         }
     }
@@ -383,6 +496,9 @@ impl Ingresses {
         backends: &mut Backends<'_>,
     ) -> Result<Options, String> {
         let mut options = Options::new();
+        if let Some(map) = &wanted.custom_headers {
+            options.push(("response_headers", custom_headers(owner, map, around.cluster)?));
+        }
         if let Some(Passwords { secret, form, realm }) = &wanted.passwords {
             let path = self.users(owner, secret, *form, around)?;
             let realm = realm.as_ref().map(|realm| ("realm", text(realm)));
@@ -485,7 +601,7 @@ fn paths(ingress: &Ingress) -> Vec<(String, Option<&str>, Option<&IngressPath>, 
 }
 
 /// Converts a host to an option. An Ingress's wildcard matches one label.
-fn host_option(host: &str) -> Result<String, String> {
+pub(crate) fn host_option(host: &str) -> Result<String, String> {
     let host = host.to_ascii_lowercase();
     match host.strip_prefix("*.") {
         Some(below) if is_name(below) => Ok(format!("~ [^.]+\\.{}", escape(below))),
@@ -504,7 +620,11 @@ fn is_secured(ingress: &Ingress, host: &str) -> bool {
 }
 
 /// Translates a path, without an answer. An error says why the matching requests are undefined.
-fn rule<'w>(path: Option<&IngressPath>, wanted: &'w IngressOptions) -> Result<ServedRule<'w>, String> {
+fn rule<'w>(
+    (path, backend): (Option<&IngressPath>, &IngressBackend),
+    wanted: &'w IngressOptions,
+    namespace: &str,
+) -> Result<ServedRule<'w>, String> {
     let value = path_of(path);
     if !value.starts_with('/') {
         return Err(format!("path {value:?} does not begin with /"));
@@ -527,80 +647,32 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w IngressOptions) -> Result<Se
         },
         other => return Err(format!("pathType {other} is not supported")),
     };
-    let rewrite = wanted.rewrite_target.as_ref().map(|target| match is_expression {
-        true => inline([("path", template(target))]),
-        false => inline([("pattern", text("(?s:.*)")), ("path", literal(target))]),
-    });
-    Ok(ServedRule { path, answer: IngressAnswer::Fails, rewrite, asked: None, wanted, sides: Vec::new() })
-}
-
-fn asked(AuthServer { path, copied, sign_in, .. }: &AuthServer, upstream: &str) -> String {
-    let copied = copied.as_ref().map(|fields| ("copy_headers", fields.clone()));
-    let asked = [("upstream", text(upstream)), ("path", text(path)), ("set_cookie", "true".to_owned())];
-    let sign_in = sign_in.as_ref().map(|page| ("sign_in", text(page)));
-    inline(asked.into_iter().chain(copied).chain(sign_in))
-}
-
-/// Returns the option for an authentication server at the request's host.
-fn asked_at_host(
-    wanted: &IngressOptions,
-    host: Option<&str>,
-    answerers: &[Answerer<'_>],
-    around: &Around<'_, '_>,
-    backends: &mut Backends<'_>,
-) -> Result<Option<String>, String> {
-    let Some(server @ AuthServer { service: None, path, .. }) = &wanted.auth_server else { return Ok(None) };
-    let failed = |why| format!("annotation auth-url: {why}");
-    let answerer = own_host::at_host(answerers, host, path).map_err(failed)?;
-    let Answerer { backend, owner, wanted, .. } = answerer;
-    let secret = around.options.cookie_secret.as_deref();
-    let asking = PathService { wanted, owner, path: answerer.route_path(), secret };
-    let upstream = upstream(backend, &asking, backends).map_err(failed)?;
-    Ok(Some(asked(server, &upstream)))
-}
-
-struct PathService<'a> {
-    wanted: &'a IngressOptions,
-    owner: &'a Reference,
-    /// As in the route's option.
-    path: &'a str,
-    /// The file with the secrets of cookies.
-    secret: Option<&'a str>,
-}
-
-fn upstream(
-    backend: &IngressBackend,
-    &PathService { wanted, owner, path, secret }: &PathService<'_>,
-    backends: &mut Backends<'_>,
-) -> Result<String, String> {
-    let Some(service) = &backend.service else {
-        return Err("backends other than services are not supported".to_owned());
+    let mut rewrite = match &wanted.rewrite_target {
+        Some(target) if is_expression => vec![("path", template(target))],
+        Some(target) => vec![("pattern", text("(?s:.*)")), ("path", literal(target))],
+        None => Vec::new(),
     };
-    let none = BTreeSet::new();
-    let spoken = wanted.spoken.map_or(Spoken::Http1, |servers| servers.spoken);
-    let path = path.strip_prefix("= ").unwrap_or(path);
-    let sticky = wanted.affinity.as_ref().map(|affinity| ("sticky", affinity.option(path, secret)));
-    let own: Options = sticky.into_iter().chain(wanted.upstream.clone()).collect();
-    let own = (!own.is_empty()).then_some((owner, own.as_slice()));
-    let from = Referring {
-        kind: ObjectKind::Ingress.name(),
-        namespace: &owner.namespace,
-        gateways: &none,
-        spoken,
-        own,
-    };
-    let by_name = service.port.name.as_deref();
-    let port = service.port.number.or_else(|| backends.port_named(&owner.namespace, &service.name, by_name?));
-    let upstream = backends.upstream(from, &BackendRef::to(&service.name, port)).map_err(|(_, why)| why)?;
-    if wanted.spoken.is_some_and(|servers| servers.is_secure) && !backends.is_secure(&upstream) {
-        return Err(format!("annotation backend-protocol: {NEEDS_POLICY}"));
-    }
-    Ok(upstream)
+    let service = backend.service.as_ref().map_or("", |service| &service.name);
+    let host = wanted.upstream_host.as_ref().map(|host| with_names(host, service, namespace));
+    rewrite.extend(host.map(|host| ("host", literal(&host))));
+    Ok(ServedRule {
+        path,
+        answer: IngressAnswer::Fails,
+        rewrite: (!rewrite.is_empty()).then(|| inline(rewrite)),
+        asked: None,
+        on_status: None,
+        clients: None,
+        wanted,
+        sides: Vec::new(),
+    })
 }
 
 impl ServedRule<'_> {
     fn redirects(&self, protocol: ListenerProtocol, is_covered: bool) -> bool {
+        // Over HTTP no client has a certificate.
+        let needs_certificate = self.clients.is_some_and(|clients| clients.is_required);
         let wants = match self.wanted.secure {
+            _ if needs_certificate => true,
             Some(Secure::Everybody) => true,
             Some(Secure::Nobody) => false,
             None => is_covered,
@@ -619,16 +691,45 @@ impl ServedRule<'_> {
                 return table.with("redirect", inline([("to", to), ("status", "308".to_owned())]));
             }
             (IngressAnswer::Redirect(redirect), None) => (table.with("redirect", redirect.clone()), false),
-            (IngressAnswer::Upstream(upstream), None) => (table.with("upstream", text(upstream)), true),
+            (IngressAnswer::Upstream(upstream) | IngressAnswer::StandsIn(upstream, _), None) => {
+                (table.with("upstream", text(upstream)), true)
+            }
             (IngressAnswer::Split(split, sticky), None) => {
                 (table.with("split", split.clone()).maybe("sticky", sticky.clone()), true)
             }
         };
         let is_for_servers =
-            |option: &str| matches!(option, "limits" | "timeouts" | "request_headers" | "request_buffering");
+            |option: &str| matches!(option, "limits" | "timeouts" | "retry" | "request_buffering");
         let options = self.wanted.options.iter().filter(|(option, _)| is_asked || !is_for_servers(option));
         let table = options.fold(table, |table, (option, value)| table.with(option, value.clone()));
-        let table = table.maybe("forward_auth", self.asked.clone());
-        table.maybe("rewrite", self.rewrite.clone().filter(|_| is_asked))
+        let of_clients = self.clients.map(ClientTls::denied).unwrap_or_default();
+        let denied: Vec<String> = self.wanted.denied.iter().cloned().chain(of_clients).collect();
+        let of_clients = self.clients.map(ClientTls::fields).unwrap_or_default();
+        let mut headers: Vec<String> =
+            self.wanted.request_headers.iter().cloned().chain(of_clients).collect();
+        if let IngressAnswer::StandsIn(_, fields) = answer {
+            headers.push(fields.clone());
+        }
+        let all = |tables: Vec<String>| (!tables.is_empty()).then(|| list(tables));
+        let table = table.maybe("deny", all(denied)).maybe("forward_auth", self.asked.clone());
+        if !is_asked {
+            return table;
+        }
+        table
+            .maybe("request_headers", all(headers))
+            .maybe("client_cert", self.clients.and_then(ClientTls::certificate))
+            .maybe("rewrite", self.rewrite.clone())
+            .maybe("on_status", self.on_status.clone())
     }
+}
+
+/// Returns the option with the response fields of a ConfigMap.
+fn custom_headers(owner: &Reference, map: &str, cluster: &Cluster) -> Result<String, String> {
+    let known = cluster.config_maps.get(&(owner.namespace.clone(), map.to_owned()));
+    let fields = known.and_then(ConfigMap::fields).ok_or_else(|| {
+        let what = "there is none whose entries are all response fields, each of one line";
+        format!("annotation custom-headers: ConfigMap {}/{map}: {what}", owner.namespace)
+    })?;
+    let fields = fields.iter().map(|(name, value)| (name.as_str(), literal(value)));
+    Ok(inline([("set", inline(fields))]))
 }

@@ -46,6 +46,12 @@ mod tls_route;
 mod annotations;
 /// Authentication servers at the request's host.
 mod own_host;
+/// Hosts with certificates of clients.
+mod client_hosts;
+/// Hosts of Ingresses beside those of their rules.
+mod ingress_hosts;
+/// Services of Ingresses.
+mod ingress_services;
 /// Translates Ingresses.
 mod ingress;
 /// Translates a whole cluster.

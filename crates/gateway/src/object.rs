@@ -62,9 +62,9 @@ pub enum ObjectKind {
     EndpointSlice,
     /// Secrets with certificates and keys.
     Secret,
-    /// Secrets with users and password hashes.
+    /// Secrets with users and password hashes, or with CAs.
     Passwords,
-    /// Contains CA certificates.
+    /// CA certificates, or response fields.
     ConfigMap,
     /// Only labels are used.
     Namespace,

@@ -95,15 +95,19 @@ fn is_one(host: &str) -> bool {
 /// Returns why requests to the Ingress's servers would differ from those of clients.
 fn fault(own: &OwnIngress<'_>) -> Option<&'static str> {
     let wanted = &own.wanted;
-    let has = |names: [&str; 2]| wanted.options.iter().any(|(name, _)| names.contains(name));
+    let is_limited = !wanted.denied.is_empty() || wanted.options.iter().any(|(name, _)| *name == "allow");
     if own.refused.is_some() || !own.faults.is_empty() {
         Some("is refused itself")
     } else if wanted.auth_server.is_some() || wanted.passwords.is_some() {
         Some("authenticates clients itself")
-    } else if has(["allow", "deny"]) {
+    } else if is_limited {
         Some("is limited to some networks")
-    } else if wanted.redirect.is_some() || wanted.rewrite_target.is_some() || wanted.uses_expressions {
-        Some("has redirect, rewrite-target or use-regex")
+    } else if wanted.redirect.is_some()
+        || wanted.rewrite_target.is_some()
+        || wanted.uses_expressions
+        || wanted.upstream_host.is_some()
+    {
+        Some("has redirect, rewrite-target, use-regex or upstream-vhost")
     } else {
         None
     }

@@ -1,4 +1,4 @@
-//! Certificates with keys in Secrets, and users with password hashes.
+//! Certificates with keys in Secrets, CAs, and users with password hashes.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,6 +9,10 @@ use crate::kinds::KubernetesSecret;
 const TLS: &str = "kubernetes.io/tls";
 /// Key of the value with one line for each user.
 const USERS: &str = "auth";
+/// Key of CA certificates.
+pub(crate) const AUTHORITIES: &str = "ca.crt";
+/// Key of revocation lists, as in ingress-nginx.
+const REVOCATIONS: &str = "ca.crl";
 
 pub(crate) fn pair(secret: &KubernetesSecret) -> Result<(Vec<u8>, Vec<u8>), String> {
     if secret.kind != TLS {
@@ -21,17 +25,27 @@ pub(crate) fn pair(secret: &KubernetesSecret) -> Result<(Vec<u8>, Vec<u8>), Stri
     Ok((value("tls.crt")?, value("tls.key")?))
 }
 
-/// Removes everything except users with password hashes. Returns whether any are left.
-pub(crate) fn keep_users(secret: &mut KubernetesSecret) -> bool {
-    let has_users = |key: &str, value: &str| match decoded(value) {
-        Some(text) if key == USERS => {
+/// Removes everything except users with password hashes, CAs and their revocation lists. Returns whether any are left.
+pub(crate) fn keep_known(secret: &mut KubernetesSecret) -> bool {
+    let is_known = |key: &str, value: &str| match (key, decoded(value)) {
+        (USERS, Some(text)) => {
             lines(&text).all(|line| line.split_once(':').is_some_and(|(_, hash)| is_hash(hash)))
         }
-        Some(hash) => is_hash(&hash),
-        None => false,
+        (AUTHORITIES | REVOCATIONS, Some(text)) => !text.contains("PRIVATE KEY"),
+        (_, Some(hash)) => is_hash(&hash),
+        (_, None) => false,
     };
-    secret.data.retain(|key, value| has_users(key, value));
+    secret.data.retain(|key, value| is_known(key, value));
     !secret.data.is_empty()
+}
+
+/// Returns the CA certificates of a Secret, in PEM.
+pub(crate) fn authorities(secret: &KubernetesSecret) -> Result<Vec<u8>, String> {
+    if secret.data.contains_key(REVOCATIONS) {
+        return Err(format!("{REVOCATIONS} is not supported, so nobody could be refused by it"));
+    }
+    let text = secret.data.get(AUTHORITIES).ok_or_else(|| format!("it has no {AUTHORITIES}"))?;
+    BASE64_STANDARD.decode(text).map_err(|_| format!("{AUTHORITIES} is not base64"))
 }
 
 /// Returns the users of a Secret as a file with one line for each.
@@ -40,7 +54,8 @@ pub(crate) fn users(secret: &KubernetesSecret, form: UserListForm) -> Option<Vec
         UserListForm::File => decoded(secret.data.get(USERS)?)?,
         UserListForm::Map => {
             let line = |(user, hash): (&String, &String)| Some(format!("{user}:{}\n", decoded(hash)?.trim()));
-            secret.data.iter().filter(|(user, _)| *user != USERS).filter_map(line).collect()
+            let is_user = |user: &&String| ![USERS, AUTHORITIES, REVOCATIONS].contains(&user.as_str());
+            secret.data.iter().filter(|(user, _)| is_user(user)).filter_map(line).collect()
         }
     };
     Some(text.into_bytes()).filter(|text| !text.is_empty())

@@ -1,11 +1,15 @@
-//! Kinds for TLS passthrough and TLS to servers, as the API's JSON has them.
+//! Kinds for TLS passthrough and TLS to servers, and ConfigMaps, as the API's JSON has them.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::annotations::is_token;
 use crate::kinds::kinds;
 use crate::kinds::{BackendRef, ParentRef};
 use crate::object::Object;
+use crate::secrets::AUTHORITIES;
 
 pub(crate) type TlsRoute = Object<TlsRouteSpec>;
 pub(crate) type BackendTlsPolicy = Object<BackendTlsPolicySpec>;
@@ -92,13 +96,33 @@ pub(crate) struct Ancestor<'a> {
 
 kinds! {
     ConfigMap = Default {
-        data: AuthorityText,
+        data: BTreeMap<String, String>,
+    }
+}
+
+/// The most response fields in a ConfigMap.
+const FIELDS_MAX: usize = 64;
+const FIELD_BYTES_MAX: usize = 4096;
+
+impl ConfigMap {
+    /// CA certificates in PEM.
+    pub(crate) fn authorities(&self) -> Option<&str> {
+        self.data.get(AUTHORITIES).map(String::as_str)
     }
 
-    /// The only key of a ConfigMap that is read.
-    AuthorityText = Default {
-        /// CA certificates in PEM.
-        #[serde(rename = "ca.crt")]
-        authorities: Option<String>,
+    /// Response fields; `None` if an entry cannot be one, or there are none.
+    pub(crate) fn fields(&self) -> Option<&BTreeMap<String, String>> {
+        Some(&self.data).filter(|data| !data.is_empty() && !data.contains_key(AUTHORITIES))
+    }
+
+    /// Removes everything except CAs, or response fields if all entries can be ones.
+    pub(crate) fn keep_known(&mut self) {
+        let is_field = |(name, value): (&String, &String)| {
+            is_token(name) && value.len() <= FIELD_BYTES_MAX && !value.chars().any(char::is_control)
+        };
+        let are_fields = self.data.len() <= FIELDS_MAX && self.data.iter().all(is_field);
+        if !are_fields {
+            self.data.retain(|key, _| key == AUTHORITIES);
+        }
     }
 }

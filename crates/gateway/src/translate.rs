@@ -155,7 +155,9 @@ fn listen(
             let certificates = ("certificates", list(certificates));
             let takes_all = listeners().any(|listener| listener.hostname().is_none());
             let refuses = (!takes_all).then(|| ("unknown_names", text("refuse")));
-            inline([certificates].into_iter().chain(refuses))
+            let clients = ingresses.client_certificates.clone().filter(|_| of_ingress.is_some());
+            let clients = clients.map(|rules| ("client_certificates_by_name", rules));
+            inline([certificates].into_iter().chain(refuses).chain(clients))
         });
         // Connections without a route get no server.
         let tcp = (protocol == ListenerProtocol::Tls).then(|| text(&backends.invalid()));

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 pub(crate) use toml_text::literal as text;
-use toml_text::quoted;
+pub(crate) use toml_text::quoted;
 
 use crate::object::Reference;
 

@@ -12,8 +12,8 @@ macro_rules! names {
             XForwardedOther,
             /// A forwarding field spelt with underscores instead of hyphens. CGI-like servers take it for the real one.
             DisguisedForwarded,
-            /// `Client-Cert`, `Client-Cert-Chain` (RFC 9440), and names that start with `X-Client-Cert-`: a proxy
-            /// reports the client's certificate in such fields.
+            /// `Client-Cert`, `Client-Cert-Chain` (RFC 9440), `ssl-client-cert`, and names that start with
+            /// `X-Client-Cert-`: a proxy reports the client's certificate in such fields.
             XClientCert,
             /// `b3`, and names that start with `X-B3-`: the trace context of Zipkin.
             B3,
@@ -94,6 +94,7 @@ impl Name {
             (14, b'c') if is(name, b"content_length") => Name::DisguisedContentLength,
             (14, b'h') if is(name, b"http2-settings") => Name::Http2Settings,
             (15, b'x') if is(name, b"x-forwarded-for") => Name::XForwardedFor,
+            (15, b's') if begins_like(name, b"ssl-client-cert") => Name::XClientCert,
             (16, b'x') if is(name, b"x-forwarded-host") => Name::XForwardedHost,
             (16, b'p') if is(name, b"proxy-connection") => Name::ProxyConnection,
             (17, b'c') if begins_like(name, b"client-cert-chain") => Name::XClientCert,

@@ -13,6 +13,8 @@ mod session;
 mod server;
 /// The rustls configurations of a listener.
 mod server_config;
+/// Limits the intermediate certificates of clients.
+mod depth_verifier;
 /// Session tickets for clients, and their keys.
 mod tickets;
 /// Selects the certificate for a client.

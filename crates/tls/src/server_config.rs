@@ -10,6 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use crate::crl;
+use crate::depth_verifier::DepthVerifier;
 use crate::file;
 use crate::key_log;
 use crate::names::HostNames;
@@ -103,7 +104,9 @@ impl Configs {
         for asked in &rules.asked {
             let is_required = matches!(**asked, ClientCertificates::Required(_));
             let read = asked.trust().map(|trust| ReadTrust::new(trust, now, &mut remarks)).transpose()?;
-            admits.add(is_required, read.as_ref().map(ReadTrust::parts).into_iter().flatten());
+            let depth = asked.trust().and_then(|trust| trust.depth).map(usize::to_be_bytes);
+            let parts = read.as_ref().map(ReadTrust::parts).into_iter().flatten();
+            admits.add(is_required, parts.chain(depth.as_ref().map(|depth| depth.as_slice())));
             crls_until = crls_until.into_iter().chain(read.iter().filter_map(|read| read.until)).min();
             let verifier = read.zip(asked.trust()).map(|(read, trust)| read.verifier(trust, is_required));
             verifiers.push(verifier.transpose()?);
@@ -218,6 +221,10 @@ impl ReadTrust {
         }
         let refused =
             |error| CertificateProblem::new(&trust.ca, CertificateFault::Refused(format!("{error}")));
-        builder.build().map_err(refused)
+        let verifier = builder.build().map_err(refused)?;
+        Ok(match trust.depth {
+            Some(depth) => Arc::new(DepthVerifier { verifier, depth }),
+            None => verifier,
+        })
     }
 }

@@ -116,6 +116,8 @@ enum XtaskCommand {
     Discovery,
     /// Check gateways and Ingresses with the API server of Kubernetes, or with the conformance suite of the Gateway API.
     Kubernetes(strangers::KubernetesArgs),
+    /// Check the chart for Kubernetes with Helm.
+    Helm,
     /// Check metrics, rules and the board with Prometheus, and how six faults appear.
     Prometheus,
     /// Check the chaos proxy with the clients of Toxiproxy.
@@ -158,6 +160,7 @@ fn main() -> ExitCode {
         XtaskCommand::Logs => strangers::run_logs(),
         XtaskCommand::Fleet(arguments) => strangers::run_fleet(&arguments),
         XtaskCommand::Kubernetes(arguments) => strangers::run_kubernetes(&arguments),
+        XtaskCommand::Helm => strangers::run_helm(),
         XtaskCommand::Discovery => strangers::run_discovery(),
         XtaskCommand::Prometheus => strangers::run_prometheus(),
         XtaskCommand::Toxiproxy => strangers::run_toxiproxy(),

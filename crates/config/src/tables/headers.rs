@@ -185,6 +185,22 @@ fn check_defaults(written: &EditsWritten, reader: &mut Reader<'_>) {
     }
 }
 
+/// Edits that set fields, as the only ones. `option` is for mistakes.
+pub(crate) fn set_alone(
+    (option, set): (&'static str, &[Pair<FieldName, Located<String>>]),
+    (stage, scope): (TemplateStage, TemplateScope<'_>),
+    reader: &mut Reader<'_>,
+) -> Option<HeaderEdits> {
+    let edits = set.iter().map(|Pair { name, value, .. }| HeaderEdit::Set(&name.0, &value.value));
+    let made = HeaderEdits::new(edits, stage, scope);
+    let refused = |(index, error): (usize, _)| {
+        let Pair { at, name, value } = &set[index];
+        let edit = HeaderEdit::Set(&name.0, &value.value);
+        refuse(&Edit { option, edit, name_at: at, value_at: &value.at }, error, reader);
+    };
+    made.map_err(refused).ok()
+}
+
 fn try_alone(edit: &Edit<'_>, stage: TemplateStage, scope: TemplateScope<'_>, reader: &mut Reader<'_>) {
     if let Err((_, error)) = HeaderEdits::new([edit.edit], stage, scope) {
         refuse(edit, error, reader);

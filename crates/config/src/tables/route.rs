@@ -8,8 +8,8 @@ use std::time::Duration;
 use expression::Expression;
 use ipnet::IpNet;
 use route::{
-    Alone, CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, NamedValues,
-    PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split, Users,
+    Alone, CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdit, HeaderEdits, HostRewrite, HostRule,
+    NamedValues, PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split, Users,
 };
 use shape::Millionths;
 
@@ -254,6 +254,13 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// All edits of requests and responses, also those of requests for error pages.
+    pub fn edits(&self) -> impl Iterator<Item = HeaderEdit<'_>> {
+        let fallbacks = self.on_status.iter().flat_map(|fallbacks| fallbacks.pages());
+        let of_pages = fallbacks.flat_map(|(_, fallback)| fallback.fields.edits());
+        self.request_headers.edits().chain(self.response_headers.edits()).chain(of_pages)
+    }
+
     /// Keeps once what is equal in both.
     pub(crate) fn share_with(&mut self, other: &Self) {
         for (edits, others) in [
@@ -284,13 +291,15 @@ pub enum Via {
     Off,
 }
 
-/// The fields about a client's certificate that servers get (RFC 9440).
+/// The fields with a client's certificate that servers get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCertFields {
-    /// The certificate: Client-Cert.
+    /// The certificate: Client-Cert (RFC 9440).
     Certificate,
     /// Also those behind it: Client-Cert-Chain.
     Chain,
+    /// The certificate in PEM with percent escapes: ssl-client-cert, as from ingress-nginx.
+    Pem,
 }
 
 /// The key that decides a client's side of a split.
@@ -394,8 +403,12 @@ pub struct StatusFallback {
     pub upstream: usize,
     /// The path of an error page, in which `{status}` is the first status; `None` repeats the request.
     pub path: Option<String>,
+    /// Edits of the request for the page. `$status` is the first status.
+    pub fields: HeaderEdits,
     /// Whether the client gets the first status.
     pub keep_status: bool,
+    /// Whether responses of servers are final.
+    pub only_failures: bool,
 }
 
 /// A rate limit per key.

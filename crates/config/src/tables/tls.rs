@@ -157,11 +157,13 @@ pub struct ClientTrust {
     pub crls: Vec<PathBuf>,
     /// The effect of an expired revocation list.
     pub expired_crls: ExpiredCrls,
+    /// The most intermediate certificates between that of the client and the CA's; `None` means the library's limit.
+    pub depth: Option<usize>,
 }
 
 impl From<PathBuf> for ClientTrust {
     fn from(ca: PathBuf) -> Self {
-        Self { ca, crls: Vec::new(), expired_crls: ExpiredCrls::default() }
+        Self { ca, crls: Vec::new(), expired_crls: ExpiredCrls::default(), depth: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Annotations for client authentication: passwords in a Secret, and a server that authenticates each request.
 
-use super::{Annotations, words};
+use super::{Annotations, in_namespace, words};
 
 /// Passwords in a Secret of the Ingress's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,10 +54,8 @@ impl Annotations<'_> {
                 .push("annotation auth-type: it needs auth-secret, and auth-secret needs it".to_owned());
         }
         let kind = self.value("auth-type", |kind| if kind == "basic" { Ok(()) } else { Err("basic") });
-        let secret = self.value("auth-secret", |secret| match secret.split_once('/') {
-            None if !secret.is_empty() => Ok(secret.to_owned()),
-            Some((own, name)) if own == namespace && !name.is_empty() => Ok(name.to_owned()),
-            _ => Err("the name of a Secret in the namespace of the Ingress"),
+        let secret = self.value("auth-secret", |secret| {
+            in_namespace(secret, namespace).ok_or("the name of a Secret in the namespace of the Ingress")
         });
         let form = self.value("auth-secret-type", |form| match form {
             "auth-file" => Ok(UserListForm::File),

@@ -51,11 +51,14 @@ impl Annotations<'_> {
             "legacy" => Ok(false),
             _ => Err("sticky or legacy"),
         });
-        // A session whose server is gone gets another server and a new cookie.
-        self.value(
-            "session-cookie-change-on-failure",
-            |is_on| if is_on == "true" { Ok(()) } else { Err("true") },
-        );
+        self.value("session-cookie-change-on-failure", |is_on| match is_on {
+            "true" => Ok(()),
+            _ => Err("true: a session with a failed server gets another server and a new cookie"),
+        });
+        self.value("session-cookie-conditional-samesite-none", |is_on| match is_on {
+            "false" => Ok(()),
+            _ => Err("false: all browsers get the same cookie, and those that reject SameSite=None are from before 2020"),
+        });
         let seconds = |seconds: &str| {
             let number = seconds.parse::<u32>().ok().filter(|seconds| (1..=31_536_000).contains(seconds));
             number.map(|seconds| text(&format!("{seconds}s"))).ok_or("1 to 31536000 seconds")
@@ -90,7 +93,7 @@ impl Annotations<'_> {
 }
 
 /// Whether a text is a token (RFC 9110 §5.6.2), as names of cookies and fields must be.
-pub(super) fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_char)
 }

@@ -186,7 +186,7 @@ fn without_a_usable_server_at_the_own_host_no_client_is_admitted() {
             &[("rewrite-target", "/x")],
             auth.clone(),
             &["a"],
-            "which has redirect, rewrite-target or use-regex",
+            "which has redirect, rewrite-target, use-regex or upstream-vhost",
         ),
         (&[("server-snippet", "x")], auth.clone(), &["a"], "which is refused itself"),
     ] {

@@ -16,6 +16,8 @@ mod tls_routes;
 mod ingresses;
 /// Authentication, sessions and canaries of Ingresses.
 mod ingress_policies;
+/// Hosts, errors, response fields and client certificates of Ingresses.
+mod ingress_annotations;
 /// TLS to servers.
 mod backend_tls;
 /// Routes of gRPC.

@@ -31,8 +31,8 @@ struct PresentedCertificate {
     lines: Box<[u8]>,
     /// The certificate and its chain.
     all: Box<[CertificateDer<'static>]>,
-    /// The lines for servers with the certificate, once a route wants them: without the chain, and with it.
-    fields: [OnceCell<Box<[u8]>>; 2],
+    /// The lines for servers with the certificate, once a route wants them: one cell for each form.
+    fields: [OnceCell<Box<[u8]>>; 3],
 }
 
 impl ClientTls {
@@ -79,8 +79,7 @@ impl ClientTls {
     #[cold]
     pub(crate) fn lines_with(&self, wanted: ClientCertFields) -> &[u8] {
         let Some(certificate) = &self.certificate else { return b"" };
-        let has_chain = wanted == ClientCertFields::Chain;
-        certificate.fields[usize::from(has_chain)].get_or_init(|| certificate.write_lines(has_chain))
+        certificate.fields[wanted as usize].get_or_init(|| certificate.write_lines(wanted))
     }
 
     pub(crate) fn variables(&self) -> route::TlsFacts<'_> {
@@ -118,18 +117,43 @@ impl ClientTls {
 }
 
 impl PresentedCertificate {
-    /// Writes certificates in DER as byte sequences of a structured field (RFC 9440 §2.2, §2.3; RFC 8941 §3.3.5).
-    fn write_lines(&self, has_chain: bool) -> Box<[u8]> {
+    fn write_lines(&self, wanted: ClientCertFields) -> Box<[u8]> {
         let mut lines = self.lines.to_vec();
         let (certificate, chain) = self.all.split_at(1);
-        push_certificates(&mut lines, "Client-Cert", certificate);
-        if has_chain {
-            push_certificates(&mut lines, "Client-Cert-Chain", chain);
+        match wanted {
+            ClientCertFields::Pem => push_pem(&mut lines, certificate),
+            ClientCertFields::Certificate => push_certificates(&mut lines, "Client-Cert", certificate),
+            ClientCertFields::Chain => {
+                push_certificates(&mut lines, "Client-Cert", certificate);
+                push_certificates(&mut lines, "Client-Cert-Chain", chain);
+            }
         }
         lines.into()
     }
 }
 
+/// Writes a certificate in PEM, with percent escapes because fields have no line breaks.
+fn push_pem(lines: &mut Vec<u8>, certificates: &[CertificateDer<'_>]) {
+    const LINE: usize = 64;
+    let Some(certificate) = certificates.first().filter(|one| one.len() <= CERTIFICATES_BYTES_MAX) else {
+        return;
+    };
+    lines.extend_from_slice(b"ssl-client-cert: -----BEGIN%20CERTIFICATE-----%0A");
+    for line in BASE64_STANDARD.encode(certificate).as_bytes().chunks(LINE) {
+        for byte in line {
+            match byte {
+                b'+' => lines.extend_from_slice(b"%2B"),
+                b'/' => lines.extend_from_slice(b"%2F"),
+                b'=' => lines.extend_from_slice(b"%3D"),
+                byte => lines.push(*byte),
+            }
+        }
+        lines.extend_from_slice(b"%0A");
+    }
+    lines.extend_from_slice(b"-----END%20CERTIFICATE-----%0A\r\n");
+}
+
+/// Writes certificates in DER as byte sequences of a structured field (RFC 9440 §2.2, §2.3; RFC 8941 §3.3.5).
 fn push_certificates(lines: &mut Vec<u8>, name: &str, certificates: &[CertificateDer<'_>]) {
     let bytes: usize = certificates.iter().map(|certificate| certificate.len()).sum();
     if certificates.is_empty() || bytes > CERTIFICATES_BYTES_MAX {

@@ -10,6 +10,7 @@ use config::{Protocol, StatusFallback, StatusFallbacks};
 use http1::{
     BodyFraming, ConnectionOptions, FieldLine, HeadLimits, Method, Parsed, RequestTarget, reason_phrase,
 };
+use route::ActiveEdits;
 
 use crate::body::incoming_body::IncomingBody;
 use crate::body::kept::KeptBody;
@@ -20,6 +21,7 @@ use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::exchange::{Exchange, SentProgress};
 use crate::failure::{Cause, Failure};
 use crate::forward::{Reply, respond, retry, to_upstream};
+use crate::outgoing::edits;
 use transport::cold::cold;
 
 /// Fields that concern the body or the connection of the client's request, in lower case.
@@ -62,7 +64,7 @@ fn wanted<'f>(
         Ok(_) => memory.response.head.start.status,
         Err(failure) => status_of(*failure)?,
     };
-    let fallback = fallbacks.page(status)?;
+    let fallback = fallbacks.page(status).filter(|fallback| outcome.is_err() || !fallback.only_failures)?;
     // A mirror's copy has no client that could see another response.
     let is_for_client = matches!(routed.purpose, Purpose::Client | Purpose::Peer);
     let is_upgrade = routed.wants_upgrade || routed.connection.upgrade;
@@ -130,7 +132,7 @@ async fn replace(
     response.wrong = None;
     routed.upstream.set(fallback.upstream);
     let outcome = match fallback.path_for(status) {
-        Some(path) => page(exchange, &path).await,
+        Some(path) => page(exchange, (fallback, status), &path).await,
         None => again(exchange, fallback.keep_status).await,
     };
     match (outcome, first) {
@@ -191,13 +193,17 @@ async fn again(exchange: &mut Exchange<'_, '_>, keeps_status: bool) -> Result<Re
 }
 
 /// Requests an error page from the other upstream, in place of the client's request.
-async fn page(exchange: &mut Exchange<'_, '_>, path: &str) -> Result<Reply, Failure> {
+async fn page(
+    exchange: &mut Exchange<'_, '_>,
+    of: (&StatusFallback, u16),
+    path: &str,
+) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let request = &mut exchange.memory.request;
     let has_left_client = routed.framing == BodyFraming::None
         || request.replay.is_some()
         || request.has_body_begun() && request.body.taken().1;
-    let text = page_head(routed, request, path);
+    let text = page_head(ctx, routed, request, of, path);
     let aside = request.lay_aside(text)?;
     let first_piece_bytes = exchange.state.record.first_piece_bytes;
     let outcome = match page_request(routed, request) {
@@ -218,7 +224,13 @@ async fn page(exchange: &mut Exchange<'_, '_>, path: &str) -> Result<Reply, Fail
 }
 
 /// Writes the head of the request for a page.
-fn page_head(routed: &RoutedRequest, request: &CurrentRequest, path: &str) -> Vec<u8> {
+fn page_head(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    (StatusFallback { fields, .. }, status): (&StatusFallback, u16),
+    path: &str,
+) -> Vec<u8> {
     let bytes = request.head_bytes();
     let method = if routed.method == Method::Head { "HEAD" } else { "GET" };
     let mut text = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
@@ -231,10 +243,12 @@ fn page_head(routed: &RoutedRequest, request: &CurrentRequest, path: &str) -> Ve
     let is_dropped = |field: &&FieldLine| {
         let name = field.name.for_bytes(bytes);
         DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped))
+            || fields.remove(name, ActiveEdits::FIRST)
     };
     for field in request.head.fields.iter().filter(|field| !is_dropped(field)) {
         text.extend_from_slice(&bytes[field.name.start as usize..field.line_end as usize]);
     }
+    edits::write_page_fields(ctx, routed, request, (fields, status), &mut text);
     text.extend_from_slice(b"\r\n");
     text
 }

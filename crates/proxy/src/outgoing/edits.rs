@@ -329,6 +329,25 @@ pub(crate) fn facts<'a>(
     }
 }
 
+/// Appends the fields of a request for an error page, by the client's request.
+pub(crate) fn write_page_fields(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    (edits, status): (&HeaderEdits, u16),
+    out: &mut Vec<u8>,
+) {
+    let Some(policies) = routed.policies(ctx).filter(|_| !edits.is_empty()) else { return };
+    let subject = PolicySubject::from_routed(routed);
+    let fields = RequestFields::new(&request.head, request.head_bytes());
+    let computed = subject.values(ctx, policies, request);
+    let values = VariableValues {
+        status: Some(status),
+        ..facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &request.texts)
+    };
+    edits.write(&values, Present::default(), ActiveEdits::FIRST, out);
+}
+
 /// Appends the URL of a login page for a client.
 ///
 /// # Errors

@@ -181,6 +181,44 @@ fn a_failure_is_answered_by_another_server() {
 }
 
 #[test]
+fn the_request_for_a_page_has_fields_of_its_own() {
+    let fields = "{ X-Code = \"$status\", X-Original-URI = \"$path_and_query\", X-Format = \"$header.accept\", X-None = \"$arg.none\" }";
+    let scene =
+        scene(&format!("\"5xx\" = {{ upstream = \"legacy\", path = \"/{{status}}\", fields = {fields} }}"));
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        // A client cannot write them.
+        let forged = "accept: text/css\nx-code: 200\nx_code: 201\nx-none: 1\nx-own: a";
+        client.asks(&BodylessRequest { method: "GET", fields: forged, ..get("/a/b?c=d") });
+        let first = serves(&scene, 0, &answer("503 Busy", "not shown")).to_lowercase();
+        assert!(first.contains("x-code: 200\r\n") && !first.contains("x-format"), "{first}");
+        let page = serves(&scene, 1, &answer("418 Teapot", "page")).to_lowercase();
+        assert!(page.starts_with("get /503 "), "{page}");
+        let of_pages = |line: &&str| line.starts_with("x-") || line.starts_with("x_");
+        let own: Vec<&str> =
+            page.lines().filter(of_pages).filter(|line| !line.starts_with("x-forwarded")).collect();
+        assert_eq!(own, ["x-own: a", "x-code: 503", "x-original-uri: /a/b?c=d", "x-format: text/css"]);
+        assert_eq!(head_of(&client.gets(), spoken), (418, "page"));
+    }
+}
+
+#[test]
+fn responses_of_servers_may_stay() {
+    let fallback = "503 = { upstream = \"legacy\", only_failures = true }, 502 = { upstream = \"legacy\", only_failures = true }";
+    let reachable = scene(fallback);
+    let mut client = reachable.client(Spoken::Http1);
+    client.asks(&get("/"));
+    serves(&reachable, 0, &answer("503 Busy", "busy"));
+    assert_eq!(client.gets().body, "busy");
+    assert!(reachable.try_accept(1).is_none());
+    let unreachable = unreachable(fallback);
+    let mut client = unreachable.client(Spoken::Http1);
+    client.asks(&get("/"));
+    serves(&unreachable, 0, &answer("200 OK", "here"));
+    assert_eq!(client.gets().body, "here");
+}
+
+#[test]
 fn a_server_that_is_late_is_replaced() {
     let scene =
         scene_with("504 = { upstream = \"legacy\" }", "timeouts = { upstream_first_byte = \"100ms\" }");

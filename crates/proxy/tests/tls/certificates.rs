@@ -117,6 +117,41 @@ fn servers_are_told_certificates() {
     }
 }
 
+#[test]
+fn servers_get_the_certificate_in_pem() {
+    let clients = TestAuthority::new();
+    let known = clients.issue(&["client"]);
+    let scene = Scene::with(|config, _| {
+        let ca = clients.file.clone();
+        listener_tls(config).client_certificates = ClientCertificates::Optional(ca.into());
+        config.routes[0].policies.options.client_cert = Some(ClientCertFields::Pem);
+    });
+    let pem = std::fs::read_to_string(clients.put("known", &known).pair.cert).unwrap().replace("\r\n", "\n");
+    for (config, expected) in [
+        (scene.authority.client(&[&TLS13]), None),
+        (scene.authority.client_showing_chain(&known, &clients), Some(pem)),
+    ] {
+        let stream = tunnel::client_with(config, false, scene.connect());
+        let mut client = Http1Peer::new("client", stream);
+        client.sends(
+            "GET / HTTP/1.1\r\nHost: a.example\r\nSSL-Client-Cert: forged\r\nssl_client_cert: forged\r\n\r\n",
+        );
+        let mut server = scene.accept();
+        let head = server.message().head;
+        const ESCAPES: [(&str, &str); 5] =
+            [("%20", " "), ("%0A", "\n"), ("%2B", "+"), ("%2F", "/"), ("%3D", "=")];
+        let decoded = |line: &str| {
+            ESCAPES.iter().fold(line.to_owned(), |line, (escape, letter)| line.replace(escape, letter))
+        };
+        let is_told = |line: &&str| line.to_ascii_lowercase().replace('_', "-").starts_with("ssl-client");
+        let told: Vec<String> = head.lines().filter(is_told).map(decoded).collect();
+        let expected: Vec<String> = expected.iter().map(|pem| format!("ssl-client-cert: {pem}")).collect();
+        assert_eq!(told, expected);
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.message().status(), 200);
+    }
+}
+
 /// Waits until the handshake is counted. Returns whether it was rejected.
 fn is_refused(scene: &Scene, before: &Snapshot) -> bool {
     let over =

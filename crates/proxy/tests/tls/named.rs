@@ -219,7 +219,7 @@ fn an_expired_list_refuses_all_or_goes_on() {
         [(ExpiredCrls::Refuse, Err(())), (ExpiredCrls::Use, Ok(HandshakeKind::Full))]
     {
         let scene = Scene::with(|config, _| {
-            let trust = ClientTrust { ca: clients.file.clone(), crls: vec![list.clone()], expired_crls };
+            let trust = ClientTrust { crls: vec![list.clone()], expired_crls, ..clients.file.clone().into() };
             listener_tls(config).client_certificates = ClientCertificates::Required(trust);
             answers(config);
         });

@@ -262,10 +262,36 @@ fn a_new_ca_ends_the_sessions_of_the_old() {
 fn revoking(scene: &Scene, list: &Path, expired_crls: ExpiredCrls) -> Listener {
     let mut listener = listener(vec![scene.files("a", &["a.example"])]);
     if let Some(tls) = &mut listener.tls {
-        let trust = ClientTrust { ca: scene.ca(), crls: vec![list.to_owned()], expired_crls };
+        let trust = ClientTrust { crls: vec![list.to_owned()], expired_crls, ..scene.ca().into() };
         tls.client_certificates = ClientCertificates::Required(trust);
     }
     listener
+}
+
+#[test]
+fn chains_of_clients_have_at_most_as_many_intermediates_as_configured() {
+    let scene = Scene::new();
+    let first = scene.authority.below("first");
+    let second = first.below("second");
+    let direct = scene.client_showing(&scene.authority.issue(&["client"], USUAL));
+    let root = scene.client_showing_chain(&scene.authority.issue(&["client"], USUAL), &[&scene.authority]);
+    let below = first.issue(&["client"], USUAL);
+    let one = scene.client_showing_chain(&below, &[&first]);
+    let one_and_root = scene.client_showing_chain(&below, &[&first, &scene.authority]);
+    let two = scene.client_showing_chain(&second.issue(&["client"], USUAL), &[&second, &first]);
+    let clients = [(direct, 0), (root, 0), (one, 1), (one_and_root, 1), (two, 2)];
+    let clients = clients.map(|(client, intermediates)| (Arc::new(client), intermediates));
+    for depth in [Some(0), Some(1), Some(2), None] {
+        let mut listener = listener(vec![scene.files("a", &["a.example"])]);
+        let trust = ClientTrust { depth, ..scene.ca().into() };
+        listener.tls.as_mut().unwrap().client_certificates = ClientCertificates::Required(trust);
+        let side = ServerSide::load(&listener).unwrap().unwrap();
+        for (client, intermediates) in &clients {
+            let is_admitted = depth.is_none_or(|depth| *intermediates <= depth);
+            let connected = connect(&side.config(), client, "a.example");
+            assert_eq!(connected.is_ok(), is_admitted, "{depth:?} {intermediates}");
+        }
+    }
 }
 
 #[test]

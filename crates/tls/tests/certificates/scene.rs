@@ -38,6 +38,16 @@ impl Authority {
         let certificate = parameters.self_signed(&key).unwrap().der().clone();
         Self { issuer: Issuer::new(parameters, key), certificate }
     }
+
+    /// A CA with a certificate of this one.
+    pub(crate) fn below(&self, name: &str) -> Self {
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = parameters.signed_by(&key, &self.issuer).unwrap().der().clone();
+        Self { issuer: Issuer::new(parameters, key), certificate }
+    }
 }
 
 pub(crate) struct Issued {
@@ -152,9 +162,15 @@ impl Scene {
 
     /// `client` with a client certificate.
     pub(crate) fn client_showing(&self, issued: &Issued) -> ClientConfig {
+        self.client_showing_chain(issued, &[])
+    }
+
+    pub(crate) fn client_showing_chain(&self, issued: &Issued, chain: &[&Authority]) -> ClientConfig {
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let builder = self.builder(aws_lc_rs::default_provider(), &versions);
-        builder.with_client_auth_cert(vec![issued.certificate.clone()], issued.private_key()).unwrap()
+        let chain = chain.iter().map(|authority| authority.certificate.clone());
+        let shown = [issued.certificate.clone()].into_iter().chain(chain).collect();
+        builder.with_client_auth_cert(shown, issued.private_key()).unwrap()
     }
 
     fn builder(

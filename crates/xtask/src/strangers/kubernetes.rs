@@ -321,7 +321,30 @@ impl KubernetesScene<'_> {
         say(format_args!(
             "an Ingress is served; one with an annotation that is not supported gets 500, a message and an Event"
         ));
-        self.passwords(&ingress)
+        self.passwords(&ingress)?;
+        self.errors_and_fields(&ingress)
+    }
+
+    /// Another service answers in place of errors, and responses have the fields of a ConfigMap.
+    fn errors_and_fields(&mut self, ingress: &impl Fn(&str, Value) -> Value) -> Result<(), String> {
+        self.serve("errors", &[])?;
+        self.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": named("fields"),
+            "data": { "X-Shop": "open" } }))?;
+        let annotations = json!({ "nginx.ingress.kubernetes.io/custom-http-errors": "404",
+            "nginx.ingress.kubernetes.io/default-backend": "errors",
+            "nginx.ingress.kubernetes.io/custom-headers": "fields" });
+        self.apply(&ingress("errors", annotations))?;
+        let [http, _] = self.ingress;
+        self.gets("http://errors.example/status/404", http, 200)?;
+        self.gets("http://errors.example/status/410", http, 410)?;
+        let mut command = Command::new(CURL.find()?);
+        command.args(["--silent", "--max-time", "10", "--include", "--header", "Host: errors.example"]);
+        let (_, said) = answer(command.arg(format!("http://{http}/")))?;
+        if !said.contains("X-Shop: open\r\n") {
+            return Err(format!("the response has no field of the ConfigMap:\n{said}"));
+        }
+        say("another service answers in place of errors, and responses have the fields of a ConfigMap");
+        Ok(())
     }
 
     /// The Ingress uses the Secret's users, also after a change.

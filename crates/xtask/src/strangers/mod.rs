@@ -37,6 +37,8 @@ mod logs;
 mod fleet;
 /// Gateways and Ingresses with the API server of Kubernetes.
 mod kubernetes;
+/// The chart for Kubernetes with Helm.
+mod helm;
 /// BIND's name server.
 mod named;
 /// Service discovery with Consul and BIND.
@@ -159,6 +161,10 @@ pub(crate) fn run_kubernetes(arguments: &KubernetesArgs) -> Result<(), String> {
     alone(|workspace, steps| kubernetes_step(workspace, arguments, steps))
 }
 
+pub(crate) fn run_helm() -> Result<(), String> {
+    alone(helm_step)
+}
+
 pub(crate) fn run_discovery() -> Result<(), String> {
     alone(discovery_step)
 }
@@ -231,6 +237,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
         fleet_step(workspace, steps)?;
     }
     kubernetes_if_built(workspace, steps)?;
+    if may_run("helm", &[programs::GO]) {
+        helm_step(workspace, steps)?;
+    }
     if may_run("discovery", &[programs::NAMED, programs::OPENSSL]) {
         discovery_step(workspace, steps)?;
     }
@@ -352,6 +361,11 @@ fn kubernetes_step(
 ) -> Result<(), String> {
     let heading = "gateways and Ingresses with the API server of Kubernetes, which is killed, and etcd";
     steps.run("kubernetes", heading, || kubernetes::check(workspace, &Scratch::new("kubernetes")?, arguments))
+}
+
+fn helm_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "the chart for Kubernetes, as Helm checks and renders it";
+    steps.run("helm", heading, || helm::check(workspace, &Scratch::new("helm")?))
 }
 
 fn discovery_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

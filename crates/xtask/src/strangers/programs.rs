@@ -76,6 +76,11 @@ pub(super) fn build_collector(workspace: &Workspace) -> Result<[PathBuf; 1], Str
     build_in(workspace, "crates/xtask/strangers/collector", ["vanward/collector"])
 }
 
+/// Builds Helm, in a separate module, because it needs a newer Go. Takes a minute or two the first time.
+pub(super) fn build_helm(workspace: &Workspace) -> Result<[PathBuf; 1], String> {
+    build_in(workspace, "crates/xtask/strangers/helm", ["helm.sh/helm/v3/cmd/helm"])
+}
+
 /// Builds quic-go's client and server, in a separate module, because they need a newer Go.
 pub(super) fn build_quic(workspace: &Workspace) -> Result<[PathBuf; 1], String> {
     build_in(workspace, "crates/xtask/strangers/quic", ["vanward/quic"])

@@ -1,12 +1,14 @@
 //! The option `on_status` of a route: other servers for error statuses and failures.
 
-use ::route::{ErrorPages, PageFor};
+use ::route::{ErrorPages, PageFor, TemplateScope, TemplateStage};
 
 use crate::document::reader::{Reader, refuse};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME};
+use crate::option::matching::FieldName;
 use crate::option::pairs::{Pair, Pairs};
 use crate::option::table::{Element, Inline, Table, key, required};
+use crate::tables::headers::{self, FIELDS};
 use crate::tables::names::Names;
 use crate::tables::route::{Action, StatusFallback, StatusFallbacks};
 
@@ -17,7 +19,9 @@ const STATUS: &str = "{status}";
 pub(crate) struct FallbackWritten {
     upstream: Option<Located<String>>,
     path: Option<Located<String>>,
+    fields: Vec<Pair<FieldName, Located<String>>>,
     keep_status: bool,
+    only_failures: bool,
 }
 
 const PATH: &str = "a path such as /error.html or /{status}.html";
@@ -41,10 +45,23 @@ const FALLBACK: Inline<FallbackWritten> = Inline {
                  Default: the same request again.",
             ),
             key!(
+                "fields",
+                FIELDS,
+                FallbackWritten.fields,
+                "With `path`: fields of the request for the page, with variables: `{ X-Code = \"$status\" }`. They replace \
+                 the client's. `$status` is the first status.",
+            ),
+            key!(
                 "keep_status",
                 Switch,
                 FallbackWritten.keep_status,
                 "The client gets the first status with the second response.",
+            ),
+            key!(
+                "only_failures",
+                Switch,
+                FallbackWritten.only_failures,
+                "Only if there is no response (502, 503, 504): responses of servers are forwarded.",
             ),
         ],
     },
@@ -84,9 +101,23 @@ pub(crate) fn fallbacks(
         {
             refuse(at, &format!("path: {path:?} is not the path of a page"), PATH, reader);
         }
-        let Some(upstream) = upstream else { continue };
+        if let (None, Some(Pair { at, .. })) = (&value.path, value.fields.first()) {
+            refuse(
+                at,
+                "fields: the same request is sent again",
+                "path, or request_headers of the route",
+                reader,
+            );
+        }
+        // Values of the route belong to the client's request.
+        let stage = (TemplateStage::Response, TemplateScope::default());
+        let fields = headers::set_alone(("fields", &value.fields), stage, reader);
+        let (Some(upstream), Some(fields)) = (upstream, fields) else { continue };
+        // Names with `_` as well, which many servers cannot tell from `-`.
+        let fields = fields.removing(value.fields.iter().map(|field| field.name.0.as_str()));
         let path = value.path.as_ref().map(|path| path.value.clone());
-        fallbacks.push((*name, StatusFallback { upstream, path, keep_status: value.keep_status }));
+        let &FallbackWritten { keep_status, only_failures, .. } = value;
+        fallbacks.push((*name, StatusFallback { upstream, path, fields, keep_status, only_failures }));
     }
     let has_any = !fallbacks.is_empty();
     (reader.refused() == refused_before).then(|| has_any.then(|| Box::new(ErrorPages::new(fallbacks))))

@@ -391,10 +391,12 @@ options! {
                 words: &[
                     ("certificate", ClientCertFields::Certificate),
                     ("chain", ClientCertFields::Chain),
+                    ("pem", ClientCertFields::Pem),
                 ],
             }),
             "Sends servers the client's certificate in `Client-Cert` (RFC 9440), with `\"chain\"` also its \
-             intermediate certificates in `Client-Cert-Chain`. Clients cannot send these fields themselves.";
+             intermediate certificates in `Client-Cert-Chain`, with `\"pem\"` in `ssl-client-cert` instead, in \
+             PEM with percent escapes. Clients cannot send these fields themselves.";
         maintenance: Option<Maintenance> = MAINTENANCE,
             "Answers with 503 and Retry-After instead of asking a server or the cache. `true` has all \
              defaults. `vanward maintenance` switches it while the proxy runs.";

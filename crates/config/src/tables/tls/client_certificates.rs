@@ -7,6 +7,7 @@ use crate::document::reader::{Reader, Span};
 use crate::option::host::{TLS_PATTERN, tls_pattern};
 use crate::option::kind::{At, List, Located, Maybe, Text, Word};
 use crate::option::path::{PATH_KIND, Path, PathKind};
+use crate::option::range::{Count, Unit};
 use crate::option::table::{Element, Inline, Table, key, required};
 use crate::tables::tls::{ClientCertificates, ClientRule, ClientTrust, ExpiredCrls};
 
@@ -22,6 +23,7 @@ pub(crate) struct TrustWritten {
     pub(crate) ca: Path,
     pub(crate) crls: Vec<Located<PathBuf>>,
     pub(crate) expired_crls: ExpiredCrls,
+    pub(crate) depth: Option<usize>,
 }
 
 /// Whether a client must have a certificate.
@@ -42,6 +44,11 @@ const CRLS_DOC: &str = "Certificate revocation lists, in PEM or DER: one from ea
 const EXPIRED_CRLS_DOC: &str = "What happens when a revocation list is past its next update: `\"refuse\"` \
                                 rejects the certificates of its CA, `\"use\"` continues to use it. A message \
                                 warns in both cases.";
+
+const DEPTH_DOC: &str = "The most intermediate certificates between the client's and that of a CA. 0: the CA itself has \
+                         signed it. Default: 6.";
+/// The library accepts no more.
+const DEPTH: Maybe<Count> = Maybe(Count { range: 0..=6, unit: Unit::Things });
 
 const CRLS: List<At<PathKind>> = List { kind: At(PathKind), may_be_empty: true };
 const EXPIRED_CRLS: Word<ExpiredCrls> =
@@ -66,6 +73,7 @@ pub(crate) const CLIENT_CERTIFICATES: Inline<ClientCertificatesWritten> = Inline
                 ClientCertificatesWritten.trust.expired_crls,
                 EXPIRED_CRLS_DOC,
             ),
+            key!("depth", DEPTH, ClientCertificatesWritten.trust.depth, DEPTH_DOC),
         ],
     },
 };
@@ -107,6 +115,7 @@ pub(crate) const CLIENT_RULE: Inline<ClientRuleWritten> = Inline {
             key!("ca", PATH_KIND, ClientRuleWritten.trust.ca, CA_DOC),
             key!("crls", CRLS, ClientRuleWritten.trust.crls, CRLS_DOC),
             key!("expired_crls", EXPIRED_CRLS, ClientRuleWritten.trust.expired_crls, EXPIRED_CRLS_DOC,),
+            key!("depth", DEPTH, ClientRuleWritten.trust.depth, DEPTH_DOC),
         ],
     },
 };
@@ -157,9 +166,9 @@ pub(crate) fn rule(written: ClientRuleWritten) -> Option<ClientRule> {
 }
 
 fn of_mode(mode: Option<Mode>, trust: TrustWritten) -> Option<ClientCertificates> {
-    let TrustWritten { ca, crls, expired_crls } = trust;
+    let TrustWritten { ca, crls, expired_crls, depth } = trust;
     let crls = crls.into_iter().map(|path| path.value).collect();
-    let trust = || ca.map(|ca| ClientTrust { ca: ca.value, crls, expired_crls });
+    let trust = || ca.map(|ca| ClientTrust { ca: ca.value, crls, expired_crls, depth });
     Some(match mode? {
         Mode::None => ClientCertificates::None,
         Mode::Optional => ClientCertificates::Optional(trust()?),

@@ -601,7 +601,7 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
     let host = policies.rewrite.host.as_ref().map(route::HostRewrite::as_str);
     let sign_in = policies.forward_auth.as_ref().and_then(|auth| auth.sign_in.as_ref());
     let sign_in = sign_in.map(route::SignIn::as_str);
-    let mut edits = policies.request_headers.edits().chain(policies.response_headers.edits());
+    let mut edits = policies.edits();
     [location, path, host, sign_in].into_iter().flatten().any(is_named)
         || edits.any(|edit| match edit {
             route::HeaderEdit::Set(_, value)

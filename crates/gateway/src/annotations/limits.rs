@@ -1,0 +1,30 @@
+//! Annotations that limit requests by client.
+
+use super::{Annotations, texts};
+use crate::written::{inline, list, quoted, text};
+
+impl Annotations<'_> {
+    /// Returns the option `rate_limit`.
+    pub(super) fn limits(&mut self) -> Option<String> {
+        let number = |text: &str| {
+            text.parse::<u32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
+        };
+        let multiplier = self.value("limit-burst-multiplier", number).unwrap_or(5);
+        let (second, minute) = (self.value("limit-rps", number), self.value("limit-rpm", number));
+        let exempt = ["limit-whitelist", "limit-allowlist"];
+        let exempt = exempt.iter().find_map(|name| self.value(name, texts));
+        let when = exempt.map(|networks| {
+            let networks = list(networks.into_iter().map(quoted));
+            ("when", text(&format!("!(client.address in {networks})")))
+        });
+        let limit = |rate: Option<u32>, unit| {
+            let rate = rate?;
+            // nginx admits this many requests above the rate at once.
+            let burst = rate.saturating_mul(multiplier).saturating_add(1);
+            let options = [("rate", text(&format!("{rate}/{unit}"))), ("burst", burst.to_string())];
+            Some(inline(options.into_iter().chain(when.clone())))
+        };
+        let limits: Vec<String> = [limit(second, "s"), limit(minute, "m")].into_iter().flatten().collect();
+        (!limits.is_empty()).then(|| list(limits))
+    }
+}
