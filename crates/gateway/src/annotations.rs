@@ -117,6 +117,8 @@ impl<'m> Annotations<'m> {
             wanted.options.extend(networks.map(|networks| (option, networks)));
         }
         wanted.options.extend(self.limits().map(|limits| ("rate_limit", limits)));
+        let under_way = self.value("limit-connections", number);
+        wanted.options.extend(under_way.map(|max| ("concurrency", inline([("max", max.to_string())]))));
         wanted.options.extend(self.cors().map(|cors| ("cors", cors)));
         let prefix = self.value("x-forwarded-prefix", |prefix| Ok(literal(prefix)));
         wanted.options.extend(
@@ -199,9 +201,6 @@ impl<'m> Annotations<'m> {
     }
 
     fn limits(&mut self) -> Option<String> {
-        let number = |text: &str| {
-            text.parse::<u32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
-        };
         let multiplier = self.value("limit-burst-multiplier", number).unwrap_or(5);
         let (second, minute) = (self.value("limit-rps", number), self.value("limit-rpm", number));
         let limit = |rate: Option<u32>, unit| {
@@ -243,6 +242,10 @@ impl<'m> Annotations<'m> {
         parts.extend(expose.map(|expose| ("expose", expose)));
         Some(inline(parts))
     }
+}
+
+fn number(text: &str) -> Result<u32, &'static str> {
+    text.parse().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
 }
 
 fn switch(value: &str) -> Result<bool, &'static str> {
@@ -326,6 +329,8 @@ mod tests {
             ("denylist-source-range", "10.0.0.0/8", Ok(("deny", r#"["10.0.0.0/8"]"#))),
             ("limit-rps", "10", Ok(("rate_limit", r#"[{ "rate" = "10/s", "burst" = 51 }]"#))),
             ("limit-rps", "0", Err("1 to 1000000")),
+            ("limit-connections", "10", Ok(("concurrency", r#"{ "max" = 10 }"#))),
+            ("limit-connections", "0", Err("1 to 1000000")),
             ("enable-access-log", "false", Ok(("access_log", "false"))),
             ("proxy-buffering", "on", Err("expected off")),
             ("proxy-send-timeout", "90", Ok(("timeouts", r#"{ "upstream_send" = "90s" }"#))),
@@ -418,7 +423,6 @@ mod tests {
             "enable-opentelemetry",
             "enable-owasp-modsecurity-crs",
             "from-to-www-redirect",
-            "limit-connections",
             "limit-rate",
             "limit-whitelist",
             "mirror-target",

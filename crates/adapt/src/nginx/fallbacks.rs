@@ -26,6 +26,7 @@ const SHARED: [&str; 21] = [
     "gzip_min_length",
     "gzip_types",
     "limit_conn",
+    "limit_conn_status",
     "limit_rate",
     "limit_rate_after",
     "limit_req",

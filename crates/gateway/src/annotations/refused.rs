@@ -14,13 +14,10 @@ pub(super) fn why(name: &str) -> &'static str {
             "it is not supported: a BackendTLSPolicy for the service names the trusted CAs"
         }
         "ssl-passthrough" => "it is not supported: a TLSRoute forwards TLS connections",
-        "limit-connections" => {
-            "it is not supported: connections of a client are not counted; limit-rps limits its requests"
-        }
         "limit-rate" | "limit-rate-after" => {
             "it is not supported: rate of a route in --gateway-base limits the rate of bodies"
         }
-        "limit-whitelist" => "it is not supported: limit-rps counts all clients",
+        "limit-whitelist" => "it is not supported: limit-rps and limit-connections count all clients",
         "custom-http-errors" | "default-backend" | "disable-proxy-intercept-errors" => {
             "it is not supported: responses of servers are forwarded unchanged; error_pages of a route in \
              --gateway-base replaces them"

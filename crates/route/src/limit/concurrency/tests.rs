@@ -101,7 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A request that waits in the model: its number, ticket and limit.
 type Waiting = (u32, ConcurrencyTicket, u32);
 
-/// What a plain list of requests says.
+/// The requests as plain lists.
 #[derive(Default)]
 struct Model {
     under_way: BTreeMap<u8, u32>,
