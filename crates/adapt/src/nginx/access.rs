@@ -449,13 +449,14 @@ pub(super) fn is_field_name(name: &str) -> bool {
 }
 
 /// Finds the zone of a limit by its name.
-fn zone<'s>(scope: &BlockScope<'s>, kind: &str, name: &str) -> Option<&'s Directive> {
+pub(super) fn zone<'s>(scope: &BlockScope<'s>, kind: &str, name: &str) -> Option<&'s Directive> {
     let is_named =
         |word: &String| word.strip_prefix("zone=").is_some_and(|word| word.split(':').next() == Some(name));
     scope.outer(kind).into_iter().find(|zone| zone.words.iter().any(is_named))
 }
 
-fn key(text: &str) -> Option<String> {
+/// Returns the key of a limit for the variable that nginx counts by.
+pub(super) fn key(text: &str) -> Option<String> {
     match text {
         "$binary_remote_addr" | "$remote_addr" => Some("client".to_owned()),
         "$host" | "$server_name" | "$http_host" => Some("host".to_owned()),

@@ -240,6 +240,30 @@ fn a_condition_and_the_user_are_known() {
 }
 
 #[test]
+fn the_log_has_the_wait_and_the_reason() {
+    let log = "[log]\ntarget = \"{dir}/access.log\"\nformat = \"json\"\n";
+    let limit = "concurrency = { max = 1, queue = 1, wait = \"100ms\" }";
+    let scene = Scene::new(&format!("{}{log}", routes(limit)));
+    let (mut first, mut server) = under_way(&scene, Spoken::Http1, &get("/first"));
+    is_refused(&scene.answer(Spoken::Http1, &get("/second")));
+    server.sends(OK);
+    assert_eq!(first.gets().status, 200);
+    let (running, directory) = scene.into_parts();
+    running.drain();
+    running.wait();
+    let text = std::fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+    let line =
+        |target: &str| text.lines().find(|line| line.contains(target)).expect("it is logged").to_owned();
+    let (first, second) = (line("/first"), line("/second"));
+    assert!(!first.contains("queued_ms"), "{first}");
+    assert!(
+        second.contains("\"queued_ms\":") && second.contains("\"cause\":\"concurrency-limited\""),
+        "{second}"
+    );
+    assert!(second.contains("no room within wait, 100ms"), "{second}");
+}
+
+#[test]
 fn requests_outside_the_condition_do_not_count() {
     for spoken in BOTH {
         let scene = limited("concurrency = { max = 1, when = 'request.path != \"/free\"' }");

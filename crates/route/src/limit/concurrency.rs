@@ -138,11 +138,6 @@ impl<W> ConcurrencyLimiter<W> {
         ConcurrencyEntry::Waits(ConcurrencyTicket(ticket))
     }
 
-    /// Whether an entry would find no room.
-    pub fn is_full(&self, key: ConcurrencyKey, max: NonZeroU32) -> bool {
-        self.keys(key).states.get(&key.0).is_some_and(|state| state.under_way >= max.get())
-    }
-
     /// Ends one that was counted. Returns the next one that waits, which is counted from now on.
     #[must_use = "the next one must be notified"]
     pub fn exit(&self, key: ConcurrencyKey) -> Option<W> {
