@@ -132,12 +132,12 @@ fn by_name(name: &str, text: &str) -> Said {
                 "",
             )
         } else if text.contains("track-sc") {
-            said(RemarkKind::NeedsNothing, "`rate_limit` counts automatically", "")
+            said(RemarkKind::NeedsNothing, "`rate_limit` and `concurrency` count automatically", "")
         } else {
             said(
                 RemarkKind::Refused,
                 "rules cannot refuse connections",
-                "write `deny` into the [[route]], or limits of [limits]",
+                "write `deny` or `concurrency` into the [[route]], `connections_per_client` into [[listen]], or [limits]",
             )
         };
     }

@@ -172,7 +172,7 @@ fn guards(leaves: &[Leaf], fallback: &[Leaf]) -> bool {
     let refuses = |options: &DraftTable| {
         let status = options.inner("respond", "status");
         matches!(status, Some(DraftValue::Number(status)) if *status >= 400)
-            || ["auth", "allow", "deny", "rate_limit", "forward_auth"]
+            || ["auth", "allow", "deny", "rate_limit", "concurrency", "forward_auth"]
                 .iter()
                 .any(|key| options.get(key).is_some())
     };

@@ -28,11 +28,12 @@ fn read(route: &str) -> Config {
 }
 
 /// The options with a condition: how it is written, and the last stage whose names it may use.
-const PLACES: [(&str, usize); 12] = [
+const PLACES: [(&str, usize); 13] = [
     ("when = WHEN", 0),
     ("deny = { when = WHEN }", 0),
     ("rate_limit = { rate = \"1/s\", when = WHEN }", 0),
     ("rate_limit = { rate = \"1/s\", key = \"user\", when = WHEN }", 1),
+    ("concurrency = { max = 1, when = WHEN }", 1),
     ("split = { app = 1, b = { weight = 1, when = WHEN } }", 1),
     ("mirror = { upstream = \"b\", when = WHEN }", 1),
     ("cache = { when = WHEN }", 1),

@@ -1,13 +1,13 @@
 //! A file with every option of routing, balancing and surviving: what it means, and that it can be printed and read again.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
 use std::time::Duration;
 
 use balance::{AddressPrefixes, NoneUp, SessionSource};
 use config::{
-    Action, B3, Bandwidth, Bandwidths, BodyRule, Config, Dns, FollowCallers, Link, ListenAddress,
-    MemoryBound, Probe, Route, Scope, Shared, StickySessions, examine, parse,
+    Action, B3, Bandwidth, Bandwidths, BodyRule, ConcurrencyLimit, Config, Dns, FollowCallers, Link,
+    ListenAddress, MemoryBound, Probe, Route, Scope, Shared, StickySessions, examine, parse,
 };
 use proptest::prelude::*;
 use route::{ActiveEdits, Alone, HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
@@ -29,6 +29,7 @@ name = "web"
 values = { tenant = '"web"' }
 proxy_protocol = ["10.0.0.0/8"]
 rate = "1GB/s"
+connections_per_client = 100
 connect_delay = "1s"
 latency = "50ms±10ms pareto"
 loss = "0.5% 300ms"
@@ -75,6 +76,7 @@ auth = { realm = "Staff \"only\"", users = "DIR/users" }
 jwt = { keys = "DIR/keys.json", algorithms = ["ES256", "EdDSA"], issuer = "https://id.example.com/", audience = ["api", "web"], leeway = "1m", allow_no_expiry = true, require = { "https://example.com/roles" = ["admin", "owner"], sub = "*" }, from = "cookie:session", token_bytes = "4KiB", remove_token = true, user = "email", claims = { X-User = "sub", X-Roles = "realm_access.roles" } }
 web_bot_auth = { agents = ["https://bot.example.com", "http://[::1]:8080"], lifetime = "1h", leeway = "1m", refresh = "2h", ca = "DIR/ca.pem" }
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed", when = 'request.method == "POST"' }]
+concurrency = [{ by = ["client/24/56", "host"], max = 20, queue = 50, wait = "2s", when = 'has(client.user)' }, { by = "route", max = 1000 }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
@@ -414,6 +416,8 @@ fn every_option_is_taken() {
     assert_eq!(page(400), page(404));
     let [web, unix, quic, tcp, _] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((web.name.as_str(), web.proxy_protocol.len()), ("web", 1));
+    let per_client = [web, unix].map(|listener| listener.connections_per_client.map(NonZeroU32::get));
+    assert_eq!(per_client, [Some(100), None]);
     assert_eq!(unix.address, ListenAddress::Unix("/run/vanward/web.sock".into()));
     assert_eq!(unix.bandwidths.down, [config::bandwidth("1MB/s per client").unwrap()]);
     let link = Link {
@@ -463,6 +467,11 @@ fn check_api(route: &Route) {
     assert_eq!(slow.rate.requests_per().1, Duration::from_secs(10));
     assert_eq!((slow.rate.burst().get(), &slow.key), (5, &RateKey::default()));
     assert_eq!((fast.shared, slow.shared), (None, Some(Alone::Closed)));
+    let [narrow, wide] = &policies.concurrency[..] else { panic!("{:?}", policies.concurrency) };
+    let of =
+        |limit: &ConcurrencyLimit| (limit.limit.max.get(), limit.limit.waiting_max, limit.wait.as_secs());
+    assert_eq!((of(narrow), narrow.key.0.len(), narrow.when.is_some()), ((20, 50, 2), 2, true));
+    assert_eq!((of(wide), &wide.key, wide.when.is_some()), ((1000, 0, 1), &RateKey::default(), false));
     assert!(
         policies.request_headers.has_groups()
             && policies.response_headers.remove(b"server", ActiveEdits::FIRST)

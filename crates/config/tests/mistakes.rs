@@ -218,7 +218,7 @@ fn listeners() {
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
             "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, values, proxy_protocol, tcp, passthrough, tls, \
-             redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or \
+             redirect_to_https, hsts, http2, http3, connections_per_client, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or \
              datagram_upload_rate",
         ),
         (
@@ -494,6 +494,7 @@ fn tls_of_listeners() {
                 .to_owned(),
         ),
         ("hsts = \"365d\"", "5:8: hsts needs tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to report clients that use https".to_owned()),
+        ("connections_per_client = 0", "5:26: connections_per_client: 0 is too small; expected a whole number, 1 to 1000000".to_owned()),
         ("datagram_rate = \"1MB/s\"", "5:17: datagram_rate needs http3: only HTTP/3 has datagrams; expected http3 = true, or rate for bodies".to_owned()),
         ("datagram_upload_rate = \"1MB/s\"", "5:24: datagram_upload_rate needs http3: only HTTP/3 has datagrams; expected http3 = true, or rate for bodies".to_owned()),
         ("http3 = true", "5:9: http3 needs tls: QUIC is always encrypted; expected it on a listener with tls".to_owned()),

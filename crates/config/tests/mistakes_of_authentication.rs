@@ -45,6 +45,10 @@ fn tokens() {
         ),
         (format!("jwt = {{ keys = {keys:?} }}\nrate_limit = {{ rate = \"1/s\", key = \"user\" }}"), None),
         (
+            "concurrency = { max = 1, by = \"user\" }".to_owned(),
+            Some("concurrency: the route does not authenticate clients, so there is no user to count by"),
+        ),
+        (
             "rate_limit = { rate = \"1/s\", key = [\"client\", \"user\"] }".to_owned(),
             Some("rate_limit: the route does not authenticate clients, so there is no user to count by"),
         ),

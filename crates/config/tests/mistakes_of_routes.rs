@@ -442,6 +442,30 @@ fn mistakes() {
                  or 5/10s"],
         ),
         (
+            "upstream = \"app\"\nconcurrency = { by = \"host\" }",
+            &["6:15: concurrency has no max; expected a whole number, 1 to 4294967295"],
+        ),
+        (
+            "upstream = \"app\"\nconcurrency = { max = 0 }",
+            &["6:23: max: 0 is too small; expected a whole number, 1 to 4294967295"],
+        ),
+        (
+            "upstream = \"app\"\nconcurrency = { max = 1, by = [] }",
+            &[
+                "6:15: by is empty: say what requests are counted by, or \"route\" for all of the route together",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nconcurrency = { max = 1, wait = \"2s\" }",
+            &["6:33: wait: without a queue, no request waits; expected queue as well, or no wait"],
+        ),
+        (
+            "upstream = \"app\"\nconcurrency = { max = 1, shared = \"local\" }",
+            &["6:26: unknown key \"shared\" in concurrency; only `rate_limit` and `forward_auth` of [[route]] and \
+               `sticky` of [upstream.NAME] are shared by instances; each instance counts `concurrency` alone. \
+               Expected max, by, queue, wait or when"],
+        ),
+        (
             "upstream = \"app\"\nrewrite = { path = \"v1\" }",
             &["6:21: path: it has to begin with a slash; expected a path such as /v1, or with variables \
                  /users/$1"],

@@ -7,12 +7,13 @@ const BEFORE: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n[cache]\nmemory 
 const AFTER: &str = "[upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n";
 
 /// Options that routes may have from there.
-const OPTIONS: [&str; 27] = [
+const OPTIONS: [&str; 28] = [
     "allow = [\"10.0.0.0/8\"]",
     "deny = [\"10.1.0.0/16\"]",
     "jwt = { jwks = \"https://a.example/keys\" }",
     "web_bot_auth = { agents = \"https://bot.example\" }",
     "rate_limit = { rate = \"10/s\" }",
+    "concurrency = { max = 20 }",
     "cors = { origins = [\"https://a.example\"] }",
     "rewrite = { path = \"/v1\" }",
     "request_headers = { set = { X-A = \"$host\" } }",

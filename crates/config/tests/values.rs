@@ -29,6 +29,7 @@ fn values_are_known_in_every_place() {
         "upstream = \"blue\"\nresponse_headers = { add = { X-App = \"${app}\" } }",
         "upstream = \"blue\"\nrewrite = { path = \"/${app}\", host = \"${app}.internal\" }",
         "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = [\"client\", \"${app}\"], when = 'values.is_own' }",
+        "upstream = \"blue\"\nconcurrency = { max = 5, by = \"${app}\", when = 'values.is_own' }",
         "upstream = \"blue\"\nvalues = { own = 'values.app + \"x\"' }\nwhen = 'values.own != values.app'",
         "upstream = \"${app}\"",
         "upstream = \"${app}-x\"",

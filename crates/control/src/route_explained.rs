@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use api::route::RouteOrder;
-use config::{Action, Config, DenyRule, Listener, Route};
+use config::{Action, ConcurrencyLimit, Config, DenyRule, Listener, Route};
 use http1::HttpVersion;
 use route::{
-    AccessDecision, AccessList, Condition, Cors, ExplainedRule, Explanation, MapLookup, Miss, RequestFacts,
-    RouteRule, RouteTable, RuleOutcome, TlsFacts, VariableValues,
+    AccessDecision, AccessList, Concurrency, Condition, Cors, ExplainedRule, Explanation, MapLookup, Miss,
+    RequestFacts, RouteRule, RouteTable, RuleOutcome, TlsFacts, VariableValues,
 };
 use serde_json::{Value, json};
 
@@ -284,6 +284,7 @@ impl Report<'_> {
                 limit.rate.burst()
             ));
         }
+        lines.extend(policies.concurrency.iter().map(concurrency));
         lines.extend(self.proofs(policies));
         lines.extend(route_conditions::explained(route, request));
         if let Some(path) = &policies.rewrite.path {
@@ -541,6 +542,15 @@ fn keys_of(jwt: &config::Jwt) -> String {
     }
 }
 
+fn concurrency(limit: &ConcurrencyLimit) -> String {
+    let Concurrency { max, waiting_max } = limit.limit;
+    let waiting = match waiting_max {
+        0 => String::new(),
+        waiting => format!(", and {waiting} wait for up to {}", config::written_duration(limit.wait)),
+    };
+    format!("Concurrency: {max} requests under way for each key{waiting}; beyond it 429.")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -571,6 +581,7 @@ forward_auth = { upstream = "canary", path = "/verify" }
 mirror = { upstream = "app", share = "0.5%" }
 deny = ["192.0.2.0/24"]
 rate_limit = { rate = "5/s" }
+concurrency = [{ max = 20, queue = 50, wait = "2s" }, { max = 100, by = "host" }]
 cors = { origins = "https://*.a.example" }
 [[route]]
 name = "moved"
@@ -647,6 +658,8 @@ The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
 This client is denied: 403.
 Pages of these origins can read the response: https://*.a.example.
 Rate limit: 5 requests in 1s, 5 at once; beyond it 429.
+Concurrency: 20 requests under way for each key, and 50 wait for up to 2s; beyond it 429.
+Concurrency: 100 requests under way for each key; beyond it 429.
 Upstream canary authorizes it (/verify); a response other than 2xx goes to the client.
 Upstream app gets copies of 0.5% of such requests.
 The server gets /v1/x?y.

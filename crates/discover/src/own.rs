@@ -6,11 +6,12 @@ use crate::wanted::{WantedRoute, WantedRoutes, plain};
 use crate::written::value;
 
 /// Route options that labels may set. Options that name files on the host, or lead elsewhere, are not among them.
-const ROUTE: [&str; 19] = [
+const ROUTE: [&str; 20] = [
     "access_log",
     "allow",
     "clients",
     "compress",
+    "concurrency",
     "cors",
     "deny",
     "grpc_web",

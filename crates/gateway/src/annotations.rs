@@ -147,7 +147,7 @@ impl<'m> Annotations<'m> {
         wanted.options.extend(allowed.map(|networks| ("allow", networks)));
         let denied = self.value("denylist-source-range", texts).unwrap_or_default();
         wanted.denied = denied.into_iter().map(text).collect();
-        wanted.options.extend(self.limits().map(|limits| ("rate_limit", limits)));
+        wanted.options.extend(self.limits());
         wanted.options.extend(self.cors().map(|cors| ("cors", cors)));
         let prefix = self.value("x-forwarded-prefix", |prefix| Ok(literal(prefix)));
         let prefix = prefix.map(|prefix| inline([("set", inline([("X-Forwarded-Prefix", prefix)]))]));
@@ -255,6 +255,10 @@ impl<'m> Annotations<'m> {
         parts.extend(expose.map(|expose| ("expose", expose)));
         Some(inline(parts))
     }
+}
+
+fn number(text: &str) -> Result<u32, &'static str> {
+    text.parse().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
 }
 
 fn switch(value: &str) -> Result<bool, &'static str> {
@@ -380,6 +384,8 @@ mod tests {
             ("auth-tls-match-cn", "O=x", Err("CN= and a regular expression")),
             ("auth-tls-verify-depth", "7", Err("1 to 6 intermediate certificates")),
             ("auth-tls-error-page", "/page", Err("a URL without variables")),
+            ("limit-connections", "10", Ok(("concurrency", r#"{ "max" = 10 }"#))),
+            ("limit-connections", "0", Err("1 to 1000000")),
             ("enable-access-log", "false", Ok(("access_log", "false"))),
             ("proxy-buffering", "on", Err("expected off")),
             ("proxy-send-timeout", "90", Ok(("timeouts", r#"{ "upstream_send" = "90s" }"#))),
@@ -482,7 +488,6 @@ mod tests {
             "enable-modsecurity",
             "enable-opentelemetry",
             "enable-owasp-modsecurity-crs",
-            "limit-connections",
             "limit-rate",
             "mirror-target",
             "modsecurity-snippet",

@@ -147,6 +147,13 @@ impl<'a> ExchangeState<'a> {
         self.record.detail = Some(reason.into());
     }
 
+    /// Notes why a limit on requests under way refuses the request. Its client may try again in a second.
+    #[cold]
+    pub(crate) fn is_limited(&mut self, reason: String) {
+        self.retry_after_seconds = 1;
+        self.record.detail = Some(reason.into());
+    }
+
     /// Notes that the head of a final response is about to be sent.
     pub(crate) fn answers(&mut self, status: u16) {
         self.sent = SentProgress::Head { status };

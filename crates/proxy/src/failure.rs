@@ -90,6 +90,7 @@ failures! {
     BodyTooLarge Client 413 "body-too-large" "http_request_error" "The request body is too large.",
     TargetTooLong Client 414 "target-too-long" "http_request_error" "The request target is too long.",
     RateLimited Client 429 "rate-limited" "http_request_denied" "Too many requests; try again later.",
+    ConcurrencyLimited Client 429 "concurrency-limited" "http_request_denied" "Too many requests at once; try again later.",
     HeadTooLarge Client 431 "head-too-large" "http_request_error" "The request header fields are too large.",
     // RFC 9114 §4.2.2: the client's fields are too large for the server, not for this proxy.
     UpstreamHeadLimit Client 431 "upstream-head-limit" "http_request_error" "The request header fields are larger than the server accepts.",
@@ -213,8 +214,8 @@ causes! {
     Other: BadRequest PlainHttp BadHost BadFraming BadBody RequestBufferExceeded RequestBufferFailed BadText
         BadFault AmbiguousPath Unauthorized TokenMissing TokenRefused TokenInsufficient BotUnsigned BotRefused
         Forbidden Denied NoRoute NoFile FileHidden FileMethod MethodRefused ClientHeaderTimeout ClientBodyTimeout
-        ClientTooSlow Misdirected PreconditionFailed BodyTooLarge TargetTooLong RateLimited HeadTooLarge
-        UpstreamHeadLimit ClientHeadLimit MethodTooLong ProtocolRefused VersionRefused ClientGone
+        ClientTooSlow Misdirected PreconditionFailed BodyTooLarge TargetTooLong RateLimited ConcurrencyLimited
+        HeadTooLarge UpstreamHeadLimit ClientHeadLimit MethodTooLong ProtocolRefused VersionRefused ClientGone
         ClientStalled ClientBehind ResetFlood SettingsFlood PingFlood PriorityFlood EmptyFrameFlood
         OverheadFlood Http2Excess Http2Malformed Http3ResetFlood Http3PriorityFlood Http3EmptyFrameFlood
         Http3InsertionFlood Http3FragmentFlood Http3OverheadFlood Http3Excess Http3Malformed ClientHandshake
@@ -255,9 +256,9 @@ impl Failure {
     /// Whether a valid request is rejected by a rule, so that its connection can go on.
     pub(crate) fn is_of_policy(self) -> bool {
         use Failure::{
-            BotRefused, BotUnsigned, Denied, FileHidden, FileMethod, Forbidden, Maintenance, Misdirected,
-            NamedUpstreamUnknown, NoFile, NoRoute, PreconditionFailed, RateLimited, TokenInsufficient,
-            TokenMissing, TokenRefused, Unauthorized,
+            BotRefused, BotUnsigned, ConcurrencyLimited, Denied, FileHidden, FileMethod, Forbidden,
+            Maintenance, Misdirected, NamedUpstreamUnknown, NoFile, NoRoute, PreconditionFailed, RateLimited,
+            TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
         };
         matches!(
             self,
@@ -271,6 +272,7 @@ impl Failure {
                 | Forbidden
                 | Denied
                 | RateLimited
+                | ConcurrencyLimited
                 | NoRoute
                 | NamedUpstreamUnknown
                 | Misdirected

@@ -15,6 +15,8 @@ pub(crate) mod verify;
 pub(crate) mod token;
 /// Verifies signatures of bots.
 pub(crate) mod bots;
+/// Limits on requests under way.
+pub(crate) mod concurrency;
 /// The action of a route.
 mod action;
 

@@ -13,6 +13,7 @@ use crate::forward::script;
 use crate::forward::tags;
 use crate::forward::web;
 use crate::gate::authenticate::{self, AuthCourse};
+use crate::gate::concurrency::{self, WaitingRequest};
 use crate::gate::{self, LocalResponse};
 use crate::subrequest::mirror;
 use std::future::{Future, poll_fn};
@@ -199,9 +200,7 @@ async fn take_steps(
     if cache::is_purge(ctx, routed, request) {
         return cold(|| cache::purge(exchange)).await;
     }
-    if let Some(port) = ctx.listener.redirect_port
-        && is_redirected(ctx, routed, request)
-    {
+    if let Some(port) = redirect_port(ctx, routed, request) {
         return answer::redirect(exchange, port).await;
     }
     if routed.is_cached {
@@ -219,13 +218,14 @@ async fn take_steps(
         {
             return Ok(next);
         }
-        if let Some(answer) = act(ctx, policies, routed, memory, state)? {
-            let exchange = &mut Exchange { ctx, routed, memory, state };
-            if let Some(next) = without_server(exchange, answer).await? {
-                return Ok(next);
-            }
-            routed.upstream.set(ctx.snapshot.plan.routes[routed.route].upstream);
-            copy(ctx, policies, routed, &mut memory.request);
+        if let Some(waiting) = count(ctx, policies, routed, memory, state)? {
+            cold(|| concurrency::in_time(ctx, policies, routed, memory, state, waiting)).await?;
+        }
+        if let Some(answer) = act(ctx, policies, routed, memory)?
+            && let Some(next) =
+                without_server(&mut Exchange { ctx, routed, memory, state }, policies, answer).await?
+        {
+            return Ok(next);
         }
     }
     let exchange = &mut Exchange { ctx, routed, memory, state };
@@ -306,10 +306,10 @@ async fn answer_early(exchange: &mut Exchange<'_, '_>) -> Result<Option<AfterExc
 /// `None` if there is no file and the route then asks a server.
 async fn without_server(
     exchange: &mut Exchange<'_, '_>,
+    policies: &RoutePolicies,
     answer: LocalResponse<'_>,
 ) -> Result<Option<AfterExchange>, Failure> {
-    let files = exchange.routed.policies(exchange.ctx).and_then(|policies| policies.files.as_ref());
-    match (answer, files) {
+    let outcome = match (answer, policies.files.as_ref()) {
         (LocalResponse::Own { status, body }, _) => answer::own(exchange, status, body).await.map(Some),
         (LocalResponse::Filled { status }, _) => {
             // Taken out, because the exchange is borrowed while its bytes are sent.
@@ -325,7 +325,13 @@ async fn without_server(
             AtOnce::Absent => Ok(None),
             AtOnce::Unanswered => cold(|| files::serve(exchange, files)).await,
         },
+    };
+    if let Ok(None) = &outcome {
+        let Exchange { ctx, routed, memory, .. } = exchange;
+        routed.upstream.set(ctx.snapshot.plan.routes[routed.route].upstream);
+        copy(ctx, policies, routed, &mut memory.request);
     }
+    outcome
 }
 
 /// Parses and checks a request, and chooses its route. The first step of every request.
@@ -459,10 +465,13 @@ fn announce(
     }
 }
 
-/// Whether a plain HTTP request is redirected to https. Called where the listener redirects.
-fn is_redirected(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &CurrentRequest) -> bool {
-    !ctx.snapshot.plan.routes[routed.route].is_for_plain_http
-        && !seen::is_secure(ctx, &request.head, request.head_bytes())
+/// Returns the port of the https URL that a plain HTTP request is redirected to, if its listener redirects.
+#[inline]
+fn redirect_port(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &CurrentRequest) -> Option<u16> {
+    let port = ctx.listener.redirect_port?;
+    let is_served = ctx.snapshot.plan.routes[routed.route].is_for_plain_http
+        || seen::is_secure(ctx, &request.head, request.head_bytes());
+    (!is_served).then_some(port)
 }
 
 /// Checks network, rates and identity of the client. Called for routes with policies. Returns `Some` if the decision
@@ -485,19 +494,34 @@ fn is_preflight(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
         && route::Cors::is_preflight(&RequestFields::new(&request.head, request.head_bytes()))
 }
 
-/// Counts the request of a user, and runs the route's action. Called once the client is admitted. Begins a response
-/// without a server; copies a request to the mirror, if the route has one.
+/// Counts the request of a user, and requests under way. Called once the client is authenticated. Returns `Some` if the
+/// request waits for others.
+#[inline]
+fn count(
+    ctx: &ExchangeContext<'_>,
+    policies: &RoutePolicies,
+    routed: &RoutedRequest,
+    memory: &mut SlotMemory,
+    state: &mut ExchangeState<'_>,
+) -> Result<Option<WaitingRequest>, Failure> {
+    if policies.limits_users {
+        gate::count(ctx, policies, routed, &mut memory.request, state, true)?;
+    }
+    if policies.concurrency.is_empty() {
+        return Ok(None);
+    }
+    concurrency::enter(ctx, policies, routed, &mut memory.request, state, 0)
+}
+
+/// Runs the route's action. Called once the client is admitted. Begins a response without a server; copies a request to
+/// the mirror, if the route has one.
 #[inline]
 fn act<'a>(
     ctx: &ExchangeContext<'a>,
     policies: &'a RoutePolicies,
     routed: &mut RoutedRequest,
     SlotMemory { request, response, .. }: &mut SlotMemory,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Option<LocalResponse<'a>>, Failure> {
-    if policies.limits_users {
-        gate::count(ctx, policies, routed, request, state, true)?;
-    }
     // A condition on the user of the cache: `admit` knows none.
     if routed.is_cached {
         routed.is_cached = later::holds(ctx, routed, request, policies.cache_when.as_deref());

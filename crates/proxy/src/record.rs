@@ -658,7 +658,7 @@ impl<'a> ExchangeRecord<'a> {
             upstream_connect: self.since_attempt(self.connected),
             upstream_first_byte: self.since_attempt(self.first_byte),
             upstream_total: self.since_attempt(self.upstream_ended),
-            queued: self.detours.queued,
+            queued: self.detours.waited(),
             shed: self.detours.shed,
             fault: self.injected.as_ref().map(InjectedFault::told),
             held: self.held(duration),
@@ -761,10 +761,19 @@ impl Drop for ExchangeRecord<'_> {
 /// Why a request did not go to its first choice of server at once, for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Detours {
+    /// Time in the queues of limits on requests under way.
+    pub(crate) held_back: Option<Duration>,
     /// Time in the wait queue for a server, over all attempts.
     pub(crate) queued: Option<Duration>,
     /// Why the session left its server, and that server's index, if it still exists.
     pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
     /// The limit that caused the rejection of the request (shedding).
     pub(crate) shed: Option<&'static str>,
+}
+
+impl Detours {
+    /// The time in all queues; `None` without a wait.
+    fn waited(&self) -> Option<Duration> {
+        self.held_back.into_iter().chain(self.queued).reduce(|one, other| one + other)
+    }
 }

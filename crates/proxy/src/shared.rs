@@ -7,6 +7,8 @@ pub(crate) mod limits;
 pub(crate) mod client_limits;
 /// The minimum rate of clients.
 pub(crate) mod minimum_rate;
+/// Limits on requests and connections under way.
+pub(crate) mod concurrency;
 /// Limits concurrent verifications of passwords.
 pub(crate) mod verifier;
 /// Limits the memory and disk space of kept bodies.

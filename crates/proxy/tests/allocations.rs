@@ -6,13 +6,15 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-use config::{AccessLog, CacheStore, LogFormat, LogTarget, Settings};
+use config::{AccessLog, CacheStore, ConcurrencyLimit, LogFormat, LogTarget, Settings};
 use expression::{ExchangeStage, Expression, ExpressionLimits, Schema};
-use route::{HeaderEdit, HeaderEdits, NamedValues, TemplateStage};
+use route::{Concurrency, HeaderEdit, HeaderEdits, NamedValues, RateKey, RateKeyPart, TemplateStage};
 use socket2::SockRef;
 use testkit::scene::valid;
 
@@ -132,7 +134,7 @@ fn values_allocate_nothing(directory: &Path) {
     }
 }
 
-/// Gives a route values in header edits and in its cache key.
+/// Gives a route values in header edits and in its cache key, and a limit on requests under way.
 fn add_values(route: &mut config::Route) {
     let mut values = NamedValues::default();
     for (name, text) in [
@@ -153,6 +155,9 @@ fn add_values(route: &mut config::Route) {
         policy.key.values = vec!["agent".into()];
     }
     route.values = Arc::new(values);
+    let limit = Concurrency { max: NonZeroU32::MIN, waiting_max: 0 };
+    let key = RateKey(vec![RateKeyPart::Host]);
+    route.policies.concurrency = [ConcurrencyLimit { limit, key, wait: Duration::ZERO, when: None }].into();
 }
 
 /// Counts the allocations of the whole process during the requests of one client, after a warm-up.

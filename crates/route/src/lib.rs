@@ -89,7 +89,8 @@ pub use explain::{ExplainedRule, Explanation, Miss, RuleOutcome};
 pub use facts::{MapLookup, NoConditions, NoMaps, RequestConditions, RequestFacts};
 pub use later_facts::{LaterFacts, ResponseFacts};
 pub use limit::{
-    Alone, FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
+    Alone, Concurrency, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter, ConcurrencyTicket,
+    FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
     RateVerdict, ShareStanding, SharedIdentity, Spent,
 };
 pub use location::{LocationRewrite, url_of_refresh};

@@ -1,7 +1,10 @@
-//! Rate limits on the requests of a client, a header value or a whole route: a rate and a burst per key.
+//! Limits on the requests of a client, a header value or a whole route: a rate and a burst per key, or a number under
+//! way.
 //!
 //! One limiter serves all workers, so the limit holds for all of them together. It reads no clock.
 
+/// Limits on requests under way.
+mod concurrency;
 /// The rate limiting algorithm, as a function of state and time.
 mod gcra;
 /// The keys that requests are counted by.
@@ -13,6 +16,7 @@ mod share;
 /// State for very many keys in bounded memory.
 mod states;
 
+pub use concurrency::{Concurrency, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter, ConcurrencyTicket};
 pub use first::{FirstRequests, KeyCount};
 pub use gcra::{Rate, RateError};
 pub use key::{RateKey, RateKeyPart};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use allocation_counter::measure;
 use expression::{EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Schema, ValueType};
 use route::{
-    AccessDecision, AccessList, BytePattern, HeaderEdit, HeaderEdits, HostRule, LaterFacts, NamedValues,
-    PathRewrite, PathRule, Present, Rate, RateKey, RateKeyPart, RateLimiter, RequestFacts, RequestParts,
-    ResponseFacts, RouteRule, RouteTable, Split, SplitShare, TemplateStage, ValueRule, VariableValues,
+    AccessDecision, AccessList, BytePattern, Concurrency, ConcurrencyEntry, ConcurrencyLimiter, HeaderEdit,
+    HeaderEdits, HostRule, LaterFacts, NamedValues, PathRewrite, PathRule, Present, Rate, RateKey,
+    RateKeyPart, RateLimiter, RequestFacts, RequestParts, ResponseFacts, RouteRule, RouteTable, Split,
+    SplitShare, TemplateStage, ValueRule, VariableValues,
 };
 
 const FIELDS: [(&str, &str); 2] = [("Host", "www.example.com"), ("X-Beta", "1")];
@@ -110,7 +111,17 @@ fn decisions_per_request_allocate_nothing() {
     let one = std::num::NonZeroU32::MIN;
     let rate = Rate::new(one, std::time::Duration::from_secs(1), one).unwrap();
     let key = RateKey(vec![RateKeyPart::ClientNetwork { bits_v4: 24, bits_v6: 64 }, RateKeyPart::Host]);
-    let limiter = RateLimiter::new(rate, key, 100, [1, 2]);
+    let limiter = RateLimiter::new(rate, key.clone(), 100, [1, 2]);
+    let concurrency = ConcurrencyLimiter::<()>::new([1, 2]);
+    let limit = Concurrency { max: one, waiting_max: 0 };
+    let count = |request: &RequestParts<'_, _>| {
+        let key = concurrency.key_of(&key, request, "");
+        assert_eq!(concurrency.enter(key, limit, || ()), ConcurrencyEntry::UnderWay);
+        assert_eq!(concurrency.enter(key, limit, || ()), ConcurrencyEntry::Full);
+        assert_eq!(concurrency.exit(key), None);
+    };
+    // The map of keys allocates at first use.
+    count(&request("/"));
     let access = AccessList::new(["127.0.0.0/8".parse().unwrap()], ["127.0.0.2/32".parse().unwrap()]);
     let share = |upstream, when| SplitShare { upstream, name: "a", weight: 1, when };
     let split =
@@ -132,6 +143,7 @@ fn decisions_per_request_allocate_nothing() {
         let values = VariableValues::from_request(request, "https");
         limiter.admit(&request, "", 5);
         limiter.admit(&request, "", 6);
+        count(&request);
         assert_eq!(access.access(request.client), AccessDecision::Allowed);
         split.among(|_| true).draw(7);
         split.among(|_| true).of_key(b"key");

@@ -179,6 +179,15 @@ impl Connection {
         }
     }
 
+    /// Ready once the peer has closed its side. Never wakes for an end behind unread bytes, or with emulated latency.
+    pub fn poll_peer_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_peer_closed(context),
+            Self::Tls(tls) => tls.poll_peer_closed(context),
+            Self::Delayed(_) => Poll::Pending,
+        }
+    }
+
     /// Whether nothing has arrived on an idle connection, as far as the kernel knows. Costs a system call.
     pub fn is_quiet_still(&self) -> bool {
         match self {

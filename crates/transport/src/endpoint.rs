@@ -241,6 +241,15 @@ impl MessageEndpoint {
         }
     }
 
+    /// As [`poll_gone`](Self::poll_gone), but also ready once the peer of a connection has closed its side, unless
+    /// unread bytes are before that.
+    pub fn poll_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Connection(connection) => connection.poll_peer_closed(context),
+            Self::Fastcgi(_) | Self::Detached | Self::Stream(_) | Self::Http3(_) => self.poll_gone(context),
+        }
+    }
+
     /// Whether the peer has closed its side of a connection. Costs a system call. For streams use
     /// [`poll_gone`](Self::poll_gone).
     pub fn has_peer_closed(&self) -> bool {

@@ -366,6 +366,21 @@ impl Tcp {
         poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(closed)
     }
 
+    /// Ready once the peer has closed its side. Never wakes for an end behind unread bytes.
+    pub fn poll_peer_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+        let Ok(stream) = self.stream() else { return Poll::Ready(()) };
+        // A readiness that is left from an earlier read is cleared by `is_quiet`.
+        while stream.poll_read_ready(context).is_ready() {
+            if self.has_peer_closed() {
+                return Poll::Ready(());
+            }
+            if !self.is_quiet() {
+                break;
+            }
+        }
+        Poll::Pending
+    }
+
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
     pub fn is_quiet(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };

@@ -433,6 +433,11 @@ impl TlsConnection {
         self.tcp.has_peer_closed()
     }
 
+    /// See [`Tcp::poll_peer_closed`].
+    pub fn poll_peer_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.tcp.poll_peer_closed(context)
+    }
+
     /// Whether all received bytes are read, and the end was not among them.
     fn has_read_all(&self) -> bool {
         let state = self.state.borrow();

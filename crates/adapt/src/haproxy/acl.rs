@@ -8,6 +8,14 @@ use crate::Include;
 use crate::draft::StatementOrigin;
 use crate::rules::{Atom, Expression, Test};
 
+/// The requests that a counter has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CountedRequests {
+    /// Requests within its period.
+    Rate,
+    UnderWay,
+}
+
 #[derive(Debug, Clone)]
 pub(super) enum Term {
     /// At least one of these holds.
@@ -18,10 +26,11 @@ pub(super) enum Term {
     Tls(bool),
     /// The client connected to a port that meets a comparison.
     Port(Vec<String>),
-    /// More requests than this arrived in the period of a counter.
+    /// A counter has more requests than this.
     Rate {
         counter: String,
         most: u64,
+        what: CountedRequests,
     },
     /// The client gave the password of a user in this list.
     LoggedIn(String),
@@ -164,10 +173,10 @@ impl AclCondition {
         if self.is_unless { any.not() } else { any }
     }
 
-    /// The rate in the condition: counter, number, and its line.
-    pub(super) fn rate(&self) -> Option<(&str, u64, usize)> {
+    /// The limit in the condition: counter, number, and what it counts.
+    pub(super) fn rate(&self) -> Option<(&str, u64, CountedRequests)> {
         self.terms().find_map(|criterion| match &criterion.term {
-            Term::Rate { counter, most } => Some((counter.as_str(), *most, criterion.number)),
+            Term::Rate { counter, most, what } => Some((counter.as_str(), *most, *what)),
             _ => None,
         })
     }

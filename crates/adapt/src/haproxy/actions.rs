@@ -1,5 +1,6 @@
 //! Actions of rules: responses, redirects, fields, paths, passwords, rates.
 
+use super::acl::CountedRequests;
 use super::frontends::{ConditionVerdict, FrontendRule, RateRule, RequestFacts};
 use super::{HaproxyAdapter, format, values};
 use crate::draft::{DraftValue, StatementOrigin};
@@ -147,7 +148,7 @@ impl<'s> HaproxyAdapter<'s> {
             "track-sc0" | "track-sc1" | "track-sc2" | "track-sc" => self.sheet.say_if_unsaid(
                 rule.line.number,
                 crate::RemarkKind::NeedsNothing,
-                "`rate_limit` counts automatically",
+                "`rate_limit` and `concurrency` count automatically",
             ),
             "set-log-level" if rule.behind("set-log-level") == Some("silent") => {
                 made.options.set("access_log", false, rule.from());
@@ -220,7 +221,7 @@ impl<'s> HaproxyAdapter<'s> {
                 self.sheet.differs(rule.line.number, why, "write the body alone into a `file` of `respond`");
             }
         }
-        made.options.keep(&["auth", "rate_limit"]);
+        made.options.keep(&["auth", "rate_limit", "concurrency"]);
         made.options.set("respond", answer, rule.from());
         let mut words = rule.words().iter();
         while let Some(word) = words.next() {
@@ -284,14 +285,14 @@ impl<'s> HaproxyAdapter<'s> {
             _ => 302,
         };
         let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
-        made.options.keep(&["auth", "rate_limit"]);
+        made.options.keep(&["auth", "rate_limit", "concurrency"]);
         made.options.set("redirect", DraftValue::Table(pairs.into()), rule.from());
         true
     }
 
     /// Answers 501 in place of an unsupported rule, so that its requests do not reach another rule.
     pub(super) fn not_taken(&mut self, rule: &FrontendRule<'_>, made: &mut RegionOutcome) -> bool {
-        made.options.keep(&["auth", "rate_limit"]);
+        made.options.keep(&["auth", "rate_limit", "concurrency"]);
         let answer = rules::answer(501, Some(("not taken over from haproxy\n", "text/plain")));
         made.options.set("respond", answer, rule.from());
         true
@@ -417,7 +418,8 @@ impl<'s> HaproxyAdapter<'s> {
         }
     }
 
-    /// Translates a rule that rejects clients above a rate. Returns whether requests are answered without it.
+    /// Translates a rule that rejects clients above a rate, or with too many requests under way. Returns whether requests
+    /// are answered without it.
     fn rate(
         &mut self,
         rule: &FrontendRule<'s>,
@@ -429,7 +431,7 @@ impl<'s> HaproxyAdapter<'s> {
             self.unsaid(rule, "a rate only refuses");
             return false;
         }
-        let RateRule { counter, most, numbers, when } = rate;
+        let RateRule { counter, what, most, numbers, when } = rate;
         let lines = self.sections.iter().flat_map(|section| &section.lines);
         let name = format!("track-{counter}");
         let tracks = |line: &super::syntax::HaproxyLine| {
@@ -455,11 +457,19 @@ impl<'s> HaproxyAdapter<'s> {
                 .and_then(|at| key(line.word(at + 1))),
             None => Some("client".to_owned()),
         };
-        let (Some(period), Some(key)) = (period.filter(|period| *period > 0), key) else {
-            return self.closed(rule, "its table or its key is not understood", made);
+        let (option, mut pairs) = match (what, period.filter(|period| *period > 0), key) {
+            (CountedRequests::UnderWay, _, Some(key)) => {
+                let pairs = [("max".to_owned(), DraftValue::Number(*most)), ("by".to_owned(), key.into())];
+                ("concurrency", Vec::from(pairs))
+            }
+            (CountedRequests::Rate, Some(period), Some(key)) => {
+                let rate = format!("{most}/{}", written::duration(period.min(86_400_000)));
+                ("rate_limit", vec![("rate".to_owned(), rate.into()), ("key".to_owned(), key.into())])
+            }
+            (CountedRequests::Rate | CountedRequests::UnderWay, ..) => {
+                return self.closed(rule, "its table or its key is not understood", made);
+            }
         };
-        let rate = format!("{most}/{}", written::duration(period.min(86_400_000)));
-        let mut pairs = vec![("rate".to_owned(), rate.into()), ("key".to_owned(), key.into())];
         pairs.extend(when.iter().map(|when| ("when".to_owned(), when.as_str().into())));
         let mut origins = rule.from();
         origins.extend(
@@ -474,14 +484,7 @@ impl<'s> HaproxyAdapter<'s> {
         if rule.behind("deny_status").or_else(|| rule.behind("status")) != Some("429") {
             self.sheet.differs(rule.line.number, "clients get 429 with Retry-After", "");
         }
-        match made.options.get("rate_limit").cloned() {
-            None => made.options.set("rate_limit", table, origins),
-            Some(DraftValue::List(mut known)) => {
-                known.push(table);
-                made.options.set("rate_limit", DraftValue::List(known), origins);
-            }
-            Some(known) => made.options.set("rate_limit", DraftValue::List(vec![known, table]), origins),
-        }
+        add_limit(option, table, origins, made);
         false
     }
 
@@ -518,6 +521,19 @@ fn action<'r>(rule: &'r FrontendRule<'_>) -> &'r str {
         "tcp-request" => rule.line.word(2),
         _ => rule.line.word(1),
     }
+}
+
+/// Adds a limit to those of an option.
+fn add_limit(option: &str, limit: DraftValue, origins: Vec<StatementOrigin>, made: &mut RegionOutcome) {
+    let limits = match made.options.get(option).cloned() {
+        None => limit,
+        Some(DraftValue::List(mut known)) => {
+            known.push(limit);
+            DraftValue::List(known)
+        }
+        Some(known) => DraftValue::List(vec![known, limit]),
+    };
+    made.options.set(option, limits, origins);
 }
 
 /// Whether a rule only adds to requests or responses that are let through.

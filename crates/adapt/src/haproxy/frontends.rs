@@ -1,7 +1,7 @@
 //! Applies each frontend's rules once for every kind of request that its conditions distinguish.
 
 use super::HaproxyAdapter;
-use super::acl::{AclCondition, KnownFacts, Term, condition};
+use super::acl::{AclCondition, CountedRequests, KnownFacts, Term, condition};
 use super::binds::Bind;
 use super::syntax::HaproxyLine;
 use crate::Include;
@@ -47,9 +47,10 @@ pub(super) struct RequestFacts<'h> {
     pub(super) is_in_order: bool,
 }
 
-/// Requests above a rate, from the condition of a rule.
+/// Requests above a limit, from the condition of a rule.
 pub(super) struct RateRule {
     pub(super) counter: String,
+    pub(super) what: CountedRequests,
     pub(super) most: u64,
     /// The lines of the condition.
     pub(super) numbers: Vec<usize>,
@@ -333,10 +334,11 @@ impl<'s> HaproxyAdapter<'s> {
             Err(why) => return ConditionVerdict::Unsaid(why),
             Ok(false) => {}
         }
-        let Some((counter, most, _)) = condition.rate() else { return ConditionVerdict::No };
+        let Some((counter, most, what)) = condition.rate() else { return ConditionVerdict::No };
         let rate = |when: Option<String>| {
             ConditionVerdict::Above(RateRule {
                 counter: counter.to_owned(),
+                what,
                 most,
                 numbers: condition.numbers(),
                 when,

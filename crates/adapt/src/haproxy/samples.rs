@@ -1,6 +1,6 @@
 //! Criteria of ACLs: samples of a request, and how they are compared.
 
-use super::acl::Term;
+use super::acl::{CountedRequests, Term};
 use crate::rules::{Atom, HostIs, PathIs, TextIs, literal};
 use crate::{Include, environment, values};
 
@@ -307,19 +307,25 @@ fn time(argument: &str, converters: &str) -> Option<String> {
     argument.is_empty().then(|| made.to_owned())
 }
 
-/// Parses `sc_http_req_rate(0) gt 100` and its older names.
+/// Parses `sc_http_req_rate(0) gt 100`, `sc_conn_cur(0) gt 10`, and their older names.
 fn rate(base: &str, argument: &str, values: &[String]) -> Option<Term> {
+    let counted = |what: &str| base.strip_suffix(what).and_then(|base| base.strip_suffix('_'));
+    let (base, what) = match (counted("http_req_rate"), counted("conn_cur")) {
+        (Some(base), _) => (base, CountedRequests::Rate),
+        (None, Some(base)) => (base, CountedRequests::UnderWay),
+        (None, None) => return None,
+    };
     let counter = match base {
-        "sc_http_req_rate" => format!("sc{}", argument.split(',').next()?.trim()),
-        "src_http_req_rate" => "src".to_owned(),
-        _ => base.strip_suffix("_http_req_rate").filter(|name| name.starts_with("sc"))?.to_owned(),
+        "sc" => format!("sc{}", argument.split(',').next()?.trim()),
+        "src" => "src".to_owned(),
+        _ => base.starts_with("sc").then(|| base.to_owned())?,
     };
     let most = match values {
         [gt, most] if gt == "gt" => most.parse::<u64>().ok()?,
         [ge, most] if ge == "ge" => most.parse::<u64>().ok()?.checked_sub(1)?,
         _ => return None,
     };
-    (1..=1_000_000).contains(&most).then_some(Term::Rate { counter, most })
+    (1..=1_000_000).contains(&most).then_some(Term::Rate { counter, most, what })
 }
 
 fn path(value: &str, way: CompareWay, ignores_case: bool) -> Option<PathIs> {

@@ -145,6 +145,16 @@ fn lines_become_options() {
         written.iter().any(|line| line == "rate_limit = { rate = \"9/10s\", key = \"client\" }"),
         "{written:#?}"
     );
+    for (condition, by) in
+        [("sc_conn_cur(0) gt 9", "client"), ("sc0_conn_cur ge 10", "client"), ("src_conn_cur gt 9", "client")]
+    {
+        let limited = format!(
+            "stick-table type ip store conn_cur; http-request track-sc0 src; http-request deny deny_status 429 if {{ {condition} }}"
+        );
+        let written = options(&checked(&with(&limited)));
+        let expected = format!("concurrency = {{ max = 9, by = \"{by}\" }}");
+        assert!(written.contains(&expected), "{condition}: {written:#?}");
+    }
 }
 
 #[test]

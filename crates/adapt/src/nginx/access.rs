@@ -49,6 +49,7 @@ impl<'s> NginxAdapter<'s> {
         self.networks(scope, entry);
         self.password(scope, entry);
         self.rates(scope, entry);
+        self.concurrency(scope, entry);
         self.response_headers(scope, entry);
         self.error_pages(scope, server, entry);
         self.compression(scope, entry);
@@ -163,14 +164,7 @@ impl<'s> NginxAdapter<'s> {
         let mut origins = Vec::new();
         for limit in limits {
             let option = |name: &str| limit.words.iter().find_map(|word| word.strip_prefix(name));
-            let name = option("zone=").unwrap_or_default();
-            let zones = scope.outer("limit_req_zone");
-            let zone = zones.into_iter().find(|zone| {
-                zone.words.iter().any(|word| {
-                    word.strip_prefix("zone=").is_some_and(|word| word.split(':').next() == Some(name))
-                })
-            });
-            let Some(zone) = zone else {
+            let Some(zone) = zone(scope, "limit_req_zone", option("zone=").unwrap_or_default()) else {
                 let instead = "read it together with the file that has its limit_req_zone";
                 self.note(limit, RemarkKind::Refused, "its zone is not in the file", instead);
                 continue;
@@ -224,6 +218,41 @@ impl<'s> NginxAdapter<'s> {
                 Some(bytes) => entry.options.set("rate", format!("{bytes}B/s per request"), from(rate)),
                 None => self.unread_value(rate),
             }
+        }
+    }
+
+    /// Translates `limit_conn`. nginx counts the requests of a connection, too.
+    fn concurrency(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let mut tables = Vec::new();
+        let mut origins = Vec::new();
+        for limit in scope.all("limit_conn") {
+            let Some(zone) = zone(scope, "limit_conn_zone", limit.word(0)) else {
+                let instead = "read it together with the file that has its limit_conn_zone";
+                self.note(limit, RemarkKind::Refused, "its zone is not in the file", instead);
+                continue;
+            };
+            let max = limit.word(1).parse::<u32>().ok().filter(|max| *max > 0);
+            let (Some(key), Some(max)) = (key(zone.word(0)), max) else {
+                let why = "requests cannot be counted by this key, or the number is not understood";
+                let instead = "`by` of `concurrency` is client, header, cookie, query, host or a value";
+                self.note(zone, RemarkKind::Refused, why, instead);
+                continue;
+            };
+            let pairs = [("max".to_owned(), DraftValue::Number(max.into())), ("by".to_owned(), key.into())];
+            tables.push(DraftValue::Table(pairs.into()));
+            origins
+                .extend([StatementOrigin::Directive(limit.number), StatementOrigin::Directive(zone.number)]);
+            let status = scope.one("limit_conn_status");
+            origins.extend(status.map(|status| StatementOrigin::Directive(status.number)));
+            if status.is_none_or(|status| status.word(0) != "429") {
+                let why = "clients get 429 with Retry-After; each route counts separately";
+                self.note(limit, RemarkKind::Differs, why, "");
+            }
+        }
+        match tables.len() {
+            0 => {}
+            1 => entry.options.set("concurrency", tables.remove(0), origins),
+            _ => entry.options.set("concurrency", DraftValue::List(tables), origins),
         }
     }
 
@@ -423,7 +452,15 @@ pub(super) fn is_field_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-fn key(text: &str) -> Option<String> {
+/// Finds the zone of a limit by its name.
+pub(super) fn zone<'s>(scope: &BlockScope<'s>, kind: &str, name: &str) -> Option<&'s Directive> {
+    let is_named =
+        |word: &String| word.strip_prefix("zone=").is_some_and(|word| word.split(':').next() == Some(name));
+    scope.outer(kind).into_iter().find(|zone| zone.words.iter().any(is_named))
+}
+
+/// Returns the key of a limit for the variable that nginx counts by.
+pub(super) fn key(text: &str) -> Option<String> {
     match text {
         "$binary_remote_addr" | "$remote_addr" => Some("client".to_owned()),
         "$host" | "$server_name" | "$http_host" => Some("host".to_owned()),

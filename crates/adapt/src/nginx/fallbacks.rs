@@ -10,7 +10,7 @@ use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue};
 
 /// Directives that a route has once, for its files and for all servers that it asks.
-const SHARED: [&str; 21] = [
+const SHARED: [&str; 22] = [
     "access_log",
     "add_header",
     "allow",
@@ -26,6 +26,7 @@ const SHARED: [&str; 21] = [
     "gzip_min_length",
     "gzip_types",
     "limit_conn",
+    "limit_conn_status",
     "limit_rate",
     "limit_rate_after",
     "limit_req",

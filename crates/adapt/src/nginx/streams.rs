@@ -2,7 +2,7 @@
 
 use super::scope::BlockScope;
 use super::syntax::Directive;
-use super::{Door, NginxAdapter, from, upstreams, values};
+use super::{Door, NginxAdapter, access, from, upstreams, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::name_of;
@@ -63,7 +63,7 @@ impl<'s> NginxAdapter<'s> {
         }
         let name = self.sheet.upstream(&format!("tcp-{}", name_of(pass.word(0))), made);
         for listen in scope.all("listen") {
-            self.door_for_bytes(listen, &name, pass);
+            self.door_for_bytes(listen, &name, pass, scope);
         }
         if let Some(idle) = scope.one("proxy_timeout") {
             match values::milliseconds(idle.word(0)) {
@@ -76,7 +76,13 @@ impl<'s> NginxAdapter<'s> {
         self.note(server, RemarkKind::NeedsNothing, "its parts are in [[listen]] and [upstream.NAME]", "");
     }
 
-    fn door_for_bytes(&mut self, listen: &'s Directive, name: &str, pass: &'s Directive) {
+    fn door_for_bytes(
+        &mut self,
+        listen: &'s Directive,
+        name: &str,
+        pass: &'s Directive,
+        scope: &BlockScope<'s>,
+    ) {
         if listen.words.iter().any(|word| word == "udp") {
             let instead = "leave these listeners to nginx";
             return self.note(listen, RemarkKind::Refused, "datagrams are not forwarded", instead);
@@ -88,6 +94,21 @@ impl<'s> NginxAdapter<'s> {
         let Some(address) = self.address(listen) else { return };
         let mut door = Door::for_bytes(&address, StatementOrigin::Directive(listen.number));
         door.options.set("tcp", name, from(pass));
+        for limit in scope.all("limit_conn") {
+            let zone = access::zone(scope, "limit_conn_zone", limit.word(0));
+            let zone = zone.filter(|zone| access::key(zone.word(0)).as_deref() == Some("client"));
+            match (limit.word(1).parse::<u64>(), zone) {
+                (Ok(max @ 1..=1_000_000), Some(zone)) if !address.starts_with("unix:") => {
+                    let origins = [limit, zone].map(|origin| StatementOrigin::Directive(origin.number));
+                    door.options.set("connections_per_client", DraftValue::Number(max), origins.into());
+                }
+                _ => {
+                    let why = "connections are counted by the client's address";
+                    let instead = "`connections_per_client` of [[listen]]";
+                    self.note(limit, RemarkKind::Refused, why, instead);
+                }
+            }
+        }
         self.doors.push(door);
     }
 }

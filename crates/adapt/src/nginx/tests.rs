@@ -162,6 +162,34 @@ fn what_is_lost_is_said() {
 }
 
 #[test]
+fn limits_by_zones_are_those_of_routes_or_listeners() {
+    let zones = "limit_conn_zone $binary_remote_addr zone=a:1m; limit_conn_zone $http_x_key zone=k:1m;";
+    for (place, expected) in [
+        ("limit_conn a 5;", "concurrency = { max = 5, by = \"client\" }"),
+        (
+            "limit_conn a 5; limit_conn k 50;",
+            "concurrency = [{ max = 5, by = \"client\" }, { max = 50, by = \"header:X-Key\" }]",
+        ),
+    ] {
+        let text = format!(
+            "http {{ {zones} server {{ listen 80; location / {{ {place} proxy_pass http://a; }} }} }}"
+        );
+        let written = options(&text);
+        assert!(written.iter().any(|line| line == expected), "{place}: {written:#?}");
+    }
+    let stream =
+        |limit: &str| format!("stream {{ {zones} server {{ listen 81; {limit} proxy_pass 127.0.0.1:2; }} }}");
+    let written = options(&stream("limit_conn a 5;"));
+    assert!(written.iter().any(|line| line == "connections_per_client = 5"), "{written:#?}");
+    for limit in ["limit_conn b 5;", "limit_conn k 5;"] {
+        let remarks = checked(&stream(limit)).remarks;
+        let is_refused =
+            |remark: &Remark| remark.to_string().contains("connections are counted by the client's address");
+        assert!(remarks.iter().any(is_refused), "{limit}: {remarks:#?}");
+    }
+}
+
+#[test]
 fn a_time_for_connecting_is_that_of_all_or_of_an_upstream() {
     let pool = "pool = { connect_timeout = \"2s\" }";
     let pass = in_location("proxy_pass http://u;");

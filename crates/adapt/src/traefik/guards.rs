@@ -287,6 +287,31 @@ impl<'s> TraefikAdapter<'s> {
     }
 }
 
+impl<'s> TraefikAdapter<'s> {
+    /// Translates `inFlightReq`, which counts by host unless it has a source.
+    pub(super) fn in_flight(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
+        let amount = text(kind, "amount").and_then(|(word, _)| word.parse::<u32>().ok());
+        let Some(amount @ 1..) = amount else {
+            let instead = "`concurrency = { max = 20 }` of the route";
+            self.refuse_all(kind, "it has no `amount` above 0", instead);
+            return made.refuse(from(kind));
+        };
+        let source = find(kind, "sourceCriterion");
+        let header = source.and_then(|source| text(source, "requestHeaderName"));
+        let by = match (source, header) {
+            (_, Some((name, _))) => format!("header:{name}"),
+            (Some(source), None) if find(source, "ipStrategy").is_some() => "client".to_owned(),
+            _ => "host".to_owned(),
+        };
+        if let Some(source) = source {
+            self.ip_strategy(source);
+        }
+        let pairs = [("max".to_owned(), DraftValue::Number(amount.into())), ("by".to_owned(), by.into())];
+        let origins = kind.inner().iter().flat_map(numbers).map(StatementOrigin::Directive).collect();
+        made.outcome.options.set("concurrency", DraftValue::Table(pairs.into()), origins);
+    }
+}
+
 fn response_field(made: &mut MiddlewareDraft<'_>, field: &str, value: &str, place: &Directive) {
     made.outcome.options.field("response_headers", "set", field, &escaped(value), from(place));
 }

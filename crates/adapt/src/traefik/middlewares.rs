@@ -35,7 +35,14 @@ impl<'h> MiddlewareDraft<'h> {
     }
 
     pub(super) fn done(&mut self, key: &str, value: DraftValue, from: Vec<StatementOrigin>) {
-        self.outcome.options.keep(&["allow", "auth", "response_headers", "rate_limit", "cors"]);
+        self.outcome.options.keep(&[
+            "allow",
+            "auth",
+            "response_headers",
+            "rate_limit",
+            "concurrency",
+            "cors",
+        ]);
         self.outcome.options.set(key, value, from);
         self.is_done = true;
     }
@@ -170,6 +177,7 @@ impl<'s> TraefikAdapter<'s> {
             "forwardauth" => self.forward_auth(kind, made),
             "ipallowlist" | "ipwhitelist" => self.allow_list(kind, made),
             "ratelimit" => self.rate_limit(kind, made),
+            "inflightreq" => self.in_flight(kind, made),
             "compress" => self.compress(kind, made),
             "retry" => self.retry(kind, made),
             "buffering" => self.buffering(kind, made),
@@ -188,11 +196,6 @@ impl<'s> TraefikAdapter<'s> {
                 numbers(kind).into_iter().for_each(|number| self.sheet.needless(number, why));
             }
             "errors" => self.errors(kind, made),
-            "inflightreq" => {
-                let instead = "`max_requests` of servers, `rate_limit` of the route";
-                self.refuse_all(kind, "concurrent requests of a client are not counted", instead);
-                made.refuse(from(kind));
-            }
             "circuitbreaker" => {
                 let instead = "[upstream.NAME.breaker] and `eject` go by the failures of each server: docs/balancing.md";
                 self.refuse_all(kind, "a circuit has no expression", instead);

@@ -162,6 +162,19 @@ fn middlewares_become_options() {
             "rateLimit: { average: 6, period: 1m, sourceCriterion: { requestHeaderName: X-A } }",
             "rate_limit = { rate = \"6/m\", burst = 1, key = \"header:X-A\" }",
         ),
+        ("inFlightReq: { amount: 10 }", "concurrency = { max = 10, by = \"host\" }"),
+        (
+            "inFlightReq: { amount: 10, sourceCriterion: { ipStrategy: { depth: 1 } } }",
+            "concurrency = { max = 10, by = \"client\" }",
+        ),
+        (
+            "inFlightReq: { amount: 10, sourceCriterion: { requestHeaderName: X-A } }",
+            "concurrency = { max = 10, by = \"header:X-A\" }",
+        ),
+        (
+            "inFlightReq: { sourceCriterion: { requestHost: true } }",
+            "respond = { status = 501, body = \"not taken over from traefik\\n\", content_type = \"text/plain\" }",
+        ),
         ("retry: { attempts: 4 }", "retry = { attempts = 4 }"),
         ("buffering: { maxRequestBodyBytes: 1024 }", "limits = { body_bytes = \"1KiB\" }"),
         ("compress: {}", "compress = { codings = [\"gzip\", \"br\", \"zstd\"], min_size = \"1KiB\" }"),

@@ -245,6 +245,13 @@ fn check_listener(listener: &Listener, settings: &Settings, broken: &mut Broken)
     refuse(*http3 && tcp.is_some(), "http3 cannot be combined with tcp", "one of them");
     refuse(*http3 && address.tcp().is_none(), "http3 cannot use a Unix socket", "an address with a port");
     refuse(
+        listener.connections_per_client.is_some()
+            && address.tcp().is_none()
+            && listener.proxy_protocol.is_empty(),
+        "connections_per_client: the clients of a Unix socket have no addresses",
+        "proxy_protocol as well, or an address with a port",
+    );
+    refuse(
         listener.redirect_to_https && tls.is_some(),
         "redirect_to_https cannot be combined with tls: it would redirect in a loop",
         "it on a listener without tls",

@@ -105,6 +105,14 @@ pub(crate) fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader
         refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
     }
     check_http3(listen, reader);
+    let is_unix = listen.address.as_ref().is_some_and(|address| address.value.tcp().is_none());
+    if let Some(Located { at, .. }) = &listen.connections_per_client
+        && is_unix
+        && listen.proxy_protocol.is_empty()
+    {
+        let message = "connections_per_client: the clients of a Unix socket have no addresses";
+        refuse(at, message, "proxy_protocol as well, or an address with a port", reader);
+    }
     let Some(Located { value, at }) = hsts else { return };
     if tls.is_none() && !has_proxies_in_front && listen.proxy_protocol.is_empty() {
         // RFC 6797 §7.2: not over plain HTTP, where browsers ignore it.

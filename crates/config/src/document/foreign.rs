@@ -262,8 +262,14 @@ const KEYS: &[Foreign] = &[
         "here it is `requests_per_connection` of [limits]",
     ),
     foreign(
-        &["limit_req", "limit_req_zone", "ratelimit", "rate_limits", "limit_conn"],
+        &["limit_req", "limit_req_zone", "ratelimit", "rate_limits"],
         "here it is `rate_limit` of [[route]]",
+    ),
+    foreign(&["limit_conn", "limit_conn_zone", "inflightreq"], "here it is `concurrency` of [[route]]"),
+    foreign(
+        &["shared"],
+        "only `rate_limit` and `forward_auth` of [[route]] and `sticky` of [upstream.NAME] are shared by instances; \
+         each instance counts `concurrency` alone",
     ),
     foreign(&["limit_rate", "bwlimit_out"], "here it is `rate` of [[route]]"),
     // Messages.

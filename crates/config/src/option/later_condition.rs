@@ -74,8 +74,8 @@ pub(crate) fn places_of(stage: ExchangeStage) -> &'static str {
     match stage {
         ExchangeStage::Connection | ExchangeStage::Request => "it in a condition on requests",
         ExchangeStage::Authenticated => {
-            "it in request_headers, response_headers, mirror, cache, split, compress, access_log, or a rate_limit \
-             by user; for claims of routes, the option claim"
+            "it in request_headers, response_headers, mirror, cache, split, compress, access_log, concurrency, or a \
+             rate_limit by user; for claims of routes, the option claim"
         }
         ExchangeStage::Forward => {
             "it in request_headers, response_headers, cache.rules, compress or access_log"

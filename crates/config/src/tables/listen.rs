@@ -1,6 +1,7 @@
 //! The table `[[listen]]`: addresses and protocols of listeners.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 use ipnet::IpNet;
 use route::Split;
@@ -12,6 +13,7 @@ use crate::option::delay::{DELAY, LOSS};
 use crate::option::host::{ANY_LISTEN_ADDRESS, ListenAddress, NETWORK_KIND};
 use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, UPSTREAM_NAME, located};
 use crate::option::pairs::OneOrMany;
+use crate::option::range::{Count, NonZero, Unit};
 use crate::option::table::{Element, Table, key, required};
 use crate::tables::listen::passthrough::{PASSTHROUGH, PassthroughWritten};
 use crate::tables::names::unique;
@@ -48,6 +50,8 @@ pub struct Listener {
     pub http2: bool,
     /// Whether HTTP/3 is spoken at the same port of UDP; only together with `tls`.
     pub http3: bool,
+    /// The most open connections of a client's address; trusted proxies have no limit.
+    pub connections_per_client: Option<NonZeroU32>,
     /// Bandwidth limits on bodies, or on what `tcp` passes on.
     pub bandwidths: Bandwidths,
     /// The emulated network link of the clients.
@@ -95,6 +99,7 @@ impl Listener {
             hsts: None,
             http2: true,
             http3: false,
+            connections_per_client: None,
             bandwidths: Bandwidths::default(),
             link: Link::default(),
             datagram_rates: DatagramRates::default(),
@@ -116,6 +121,7 @@ pub(crate) struct Listen {
     pub(crate) hsts: Option<Located<Hsts>>,
     pub(crate) http2: bool,
     pub(crate) http3: Located<bool>,
+    pub(crate) connections_per_client: Option<Located<NonZeroU32>>,
     pub(crate) bandwidths: Bandwidths,
     pub(crate) profile: Option<Located<String>>,
     pub(crate) link: Link,
@@ -137,6 +143,7 @@ impl Default for Listen {
             hsts: None,
             http2: true,
             http3: located(false),
+            connections_per_client: None,
             bandwidths: Bandwidths::default(),
             profile: None,
             link: Link::default(),
@@ -240,6 +247,15 @@ pub(crate) static LISTEN: Table<Listen> = Table {
             Listen.http3,
             "Accepts HTTP/3 (QUIC) as well, at the same port of UDP, on a listener with `tls`. Responses \
              over HTTP/1.1 and HTTP/2 announce it to clients (`Alt-Svc`). See [HTTP/3](http3.md).",
+        ),
+        key!(
+            "connections_per_client",
+            Maybe(At(NonZero(Count { range: 1..=1_000_000, unit: Unit::Things }))),
+            Listen.connections_per_client,
+            "Maximum number of open connections for each client address, or for the first 64 bits of an IPv6 address. \
+             Further ones are refused as beyond `limits.connections`. Connections of `trusted_proxies` do not count; \
+             with `proxy_protocol`, the client in the header counts. See \
+             [rate limits](rate-limits.md#connections-per-client).",
         ),
         key!(
             "rate",

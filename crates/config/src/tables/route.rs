@@ -21,6 +21,7 @@ use crate::tables::forward_auth::ForwardAuth;
 use crate::tables::jwt::{Jwt, WebBotAuth};
 use crate::tables::request_buffering::RequestBuffering;
 use crate::tables::route::accel::AccelFolder;
+use crate::tables::route::concurrency::ConcurrencyLimit;
 use crate::tables::route::options::RouteOptions;
 use crate::tables::shaping::Shaping;
 use crate::tables::timeouts::RouteTimeouts;
@@ -38,6 +39,8 @@ pub(crate) mod accel;
 pub(crate) mod compress;
 /// The conditions of all options of a route.
 pub(crate) mod conditions;
+/// The option `concurrency` of routes.
+pub(crate) mod concurrency;
 /// Options of CORS.
 pub(crate) mod cors;
 /// Options that all routes have unless they have their own.
@@ -205,7 +208,7 @@ pub struct Respond {
 /// Policies of a route; by default none. Those that few routes have are behind pointers, so that they take no room where they
 /// are not set.
 ///
-/// Applied in this order: `access`, `rate_limits`, `auth` or `jwt`, `rewrite` and `request_headers`; to the response `location`,
+/// Applied in this order: `access`, `rate_limits`, `auth` or `jwt`, `concurrency`, `rewrite` and `request_headers`; to the response `location`,
 /// `cookies`, `response_headers`, `error_pages`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policies {
@@ -223,6 +226,8 @@ pub struct Policies {
     pub web_bot_auth: Option<Box<WebBotAuth>>,
     /// Rate limits; all of them must admit a request.
     pub rate_limits: Vec<RateLimit>,
+    /// Limits on requests under way; all of them must admit a request.
+    pub concurrency: Box<[ConcurrencyLimit]>,
     /// Copies of requests for another upstream.
     pub mirror: Option<Box<Mirror>>,
     /// Other servers for error statuses and failures of servers; not empty.

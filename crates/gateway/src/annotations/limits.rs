@@ -4,8 +4,8 @@ use super::{Annotations, texts};
 use crate::written::{inline, list, quoted, text};
 
 impl Annotations<'_> {
-    /// Returns the option `rate_limit`.
-    pub(super) fn limits(&mut self) -> Option<String> {
+    /// Returns the options `rate_limit` and `concurrency`.
+    pub(super) fn limits(&mut self) -> Vec<(&'static str, String)> {
         let number = |text: &str| {
             text.parse::<u32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
         };
@@ -25,6 +25,11 @@ impl Annotations<'_> {
             Some(inline(options.into_iter().chain(when.clone())))
         };
         let limits: Vec<String> = [limit(second, "s"), limit(minute, "m")].into_iter().flatten().collect();
-        (!limits.is_empty()).then(|| list(limits))
+        let rates = (!limits.is_empty()).then(|| ("rate_limit", list(limits)));
+        let under_way = self.value("limit-connections", number).map(|max| {
+            let options = [("max", max.to_string())];
+            ("concurrency", inline(options.into_iter().chain(when.clone())))
+        });
+        rates.into_iter().chain(under_way).collect()
     }
 }

@@ -21,9 +21,6 @@ fn why_name(name: &str) -> &'static str {
             "it is not supported: a BackendTLSPolicy for the service names the trusted CAs"
         }
         "ssl-passthrough" => "it is not supported: a TLSRoute forwards TLS connections",
-        "limit-connections" => {
-            "it is not supported: connections of a client are not counted; limit-rps limits its requests"
-        }
         "limit-rate" | "limit-rate-after" => {
             "it is not supported: rate of a route in --gateway-base limits the rate of bodies"
         }

@@ -260,6 +260,7 @@ fn annotations_are_options_of_the_routes() {
         ("proxy-read-timeout", "600"),
         ("whitelist-source-range", "10.0.0.0/8"),
         ("limit-rps", "5"),
+        ("limit-connections", "20"),
         ("enable-cors", "true"),
         ("cors-allow-origin", "https://x.example"),
         ("x-forwarded-prefix", "/app"),
@@ -276,6 +277,7 @@ fn annotations_are_options_of_the_routes() {
         r#""upstream_first_byte" = "600s", "upstream_body" = "600s", "tunnel_idle" = "600s""#,
         r#"allow = ["10.0.0.0/8"]"#,
         r#"rate_limit = [{ "rate" = "5/s", "burst" = 26 }]"#,
+        r#"concurrency = { "max" = 20 }"#,
         r#""origins" = ["https://x.example"]"#,
         r#""X-Forwarded-Prefix" = "/app""#,
     ] {

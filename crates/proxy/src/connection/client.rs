@@ -20,7 +20,7 @@ use crate::connection::client_hello::{self, First};
 use crate::connection::http2;
 use crate::connection::layer4::{self, PassedOn};
 use crate::connection::proxy_protocol::{self};
-use crate::connection::refused_handshake;
+use crate::connection::refused_handshake::{self, ConnectionLimit};
 use crate::context::client::{AfterExchange, FrontConnection, framed_version};
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{CurrentRequest, Desk, Served, SlotKind, SlotMemory};
@@ -29,6 +29,7 @@ use crate::context::snapshot::Snapshot;
 use crate::context::worker::{Worker, WorkerPhase};
 use crate::failure::Failure;
 use crate::path::{self, of_peer};
+use crate::shared::concurrency::Counted;
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{cold, poll_once};
 use transport::connection::Connection;
@@ -119,6 +120,10 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<FrontConnection>) -
                 None => return,
             }
         }
+        let _counted = match count(&worker, &client) {
+            Ok(counted) => counted,
+            Err(limit) => return cold(|| turn_away(Rc::clone(&worker), *client, limit)).await,
+        };
         if tls.is_some() || reads_hello {
             let secured = match tls {
                 Some(tls) if !reads_hello => cold(|| secured(&worker, tls, client, First::default())).await,
@@ -161,6 +166,19 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<FrontConnection>) -
             }
         }
     }
+}
+
+/// Counts a connection against the limit of its client. Proxies in front carry the connections of many clients.
+///
+/// # Errors
+/// The limit, if the client has as many connections.
+fn count(worker: &Worker, client: &FrontConnection) -> Result<Option<Counted>, ConnectionLimit> {
+    let snapshot = worker.snapshot();
+    let listener = snapshot.listener(&client.listening);
+    if listener.per_client.is_none() || snapshot.plan.trusts(client.address) {
+        return Ok(None);
+    }
+    listener.count_client(client.address).map_err(ConnectionLimit::OfClient)
 }
 
 /// Does the TLS handshake of a new connection. The boolean says whether ALPN chose HTTP/2.
@@ -489,17 +507,17 @@ pub(crate) async fn linger_briefly(worker: &Worker, client: &FrontConnection, bu
 }
 
 /// Rejects a connection above the limit, with a 503 response where it is plain HTTP.
-pub(crate) async fn turn_away(worker: Rc<Worker>, client: FrontConnection) {
+pub(crate) async fn turn_away(worker: Rc<Worker>, client: FrontConnection, limit: ConnectionLimit) {
     let snapshot = worker.snapshot();
     let listener = snapshot.listener(&client.listening);
     // A TLS handshake costs too much here, and a layer 4 connection may not carry HTTP.
     if listener.tls.is_some() || listener.passes_on.is_some() {
-        return refused_handshake::over_limit(&worker, client.address, 0);
+        return refused_handshake::over_limit(&worker, client.address, limit, 0);
     }
     // Released before the waits below, which must not keep an old plan alive.
     drop(snapshot);
     let failure = Failure::TooManyConnections;
-    refused_handshake::over_limit(&worker, client.address, failure.facts().status);
+    refused_handshake::over_limit(&worker, client.address, limit, failure.facts().status);
     let mut out = Vec::with_capacity(256);
     answer::last_words(&mut out, failure, &worker.date());
     let write = client.socket.write(&out, Follows::Close);

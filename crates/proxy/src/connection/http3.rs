@@ -28,6 +28,7 @@ use crate::context::worker::{Worker, WorkerPhase};
 use crate::failure::Failure;
 use crate::listening::Listening;
 use crate::shaping::ConnectionTotals;
+use crate::shared::concurrency::Counted;
 
 /// Requests that are held at once, including those that wait for acknowledgments.
 const HELD_MAX: usize = 2 * STREAMS_MAX as usize;
@@ -74,8 +75,15 @@ pub(crate) fn limits(worker: &Worker, is_trusted: bool) -> H3Limits {
     }
 }
 
-/// Serves an HTTP/3 connection until it has ended: the body of its task. `port` is the listener's.
-pub(crate) async fn serve(worker: Rc<Worker>, listening: Rc<Listening>, connection: H3Connection, port: u16) {
+/// Serves an HTTP/3 connection until it has ended: the body of its task. `port` is the listener's; `_counted` counts the
+/// connection for its client.
+pub(crate) async fn serve(
+    worker: Rc<Worker>,
+    listening: Rc<Listening>,
+    connection: H3Connection,
+    port: u16,
+    _counted: Option<Counted>,
+) {
     let _count = Count::new(&worker);
     let mut driver = H3Driver {
         worker: &worker,

@@ -1,6 +1,7 @@
 //! Failed TLS handshakes of clients: counts and reports them, and makes sure that the client can read the alert.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::time::Instant;
 
 use config::written_duration;
@@ -80,14 +81,27 @@ pub(crate) fn tell(
     }
 }
 
-/// Counts and logs a connection beyond `limits.connections`. `status` is 0 if the client gets no response.
+/// A limit on connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ConnectionLimit {
+    InAll(usize),
+    OfClient(NonZeroU32),
+}
+
+/// Counts and logs a connection beyond a limit. `status` is 0 if the client gets no response.
 #[cold]
-pub(crate) fn over_limit(worker: &Worker, address: IpAddr, status: u16) {
+pub(crate) fn over_limit(worker: &Worker, address: IpAddr, limit: ConnectionLimit, status: u16) {
     let failure = Failure::TooManyConnections;
+    worker.counters.connections_refused.increment();
     worker.counters.failure(failure as usize);
     let Some(more) = worker.handshake_notices.next(worker.deadlines.second()) else { return };
-    let limit = worker.snapshot().plan.config.limits.connections;
-    let detail = with_omitted(format!("more connections than limits.connections, {limit}"), more);
+    let reason = match limit {
+        ConnectionLimit::InAll(limit) => format!("more connections than limits.connections, {limit}"),
+        ConnectionLimit::OfClient(limit) => {
+            format!("more connections of this client than connections_per_client, {limit}")
+        }
+    };
+    let detail = with_omitted(reason, more);
     if let Some(log) = worker.log.borrow_mut().as_mut() {
         let cause = Some(failure.facts().word);
         let entry = LogEntry { cause, status, detail: Some(&detail), ..LogEntry::new(address) };

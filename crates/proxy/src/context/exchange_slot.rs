@@ -25,6 +25,7 @@ use crate::body::tee::Tee;
 use crate::context::client::FrontConnection;
 use crate::context::under_way::SlotNote;
 use crate::context::worker::Worker;
+use crate::shared::concurrency::Counted;
 use crate::shared::vouched::Vouched;
 use transport::buffer::{self, Buffer, SMALL, TINY};
 use transport::endpoint::MessageEndpoint;
@@ -53,6 +54,8 @@ pub(crate) struct CurrentRequest {
     pub(crate) body: Pump,
     /// The kept body, if the request was buffered: it is sent from there.
     pub(crate) replay: Option<Box<Replay>>,
+    /// Counts the request as under way for the limits of its route.
+    pub(crate) counted: Vec<Counted>,
 }
 
 /// Facts about a gRPC-Web call, needed when the response to the translated call arrives.
@@ -187,6 +190,7 @@ impl CurrentRequest {
         self.tee = None;
         self.replay = None;
         self.web = None;
+        self.counted.clear();
         self.body.copy_to(None);
     }
 
@@ -294,6 +298,7 @@ impl SlotMemory {
                 web: None,
                 body: Pump::new(),
                 replay: None,
+                counted: Vec::new(),
             },
             response: CurrentResponse {
                 head: ResponseHead::default(),

@@ -7,6 +7,8 @@ mod listed;
 pub mod server_state;
 /// Routes undecrypted TLS by server name.
 mod passthrough;
+/// Limits of routes on requests.
+mod request_limits;
 /// Routes and their policies.
 mod routes;
 /// Conditions of options.
@@ -42,15 +44,18 @@ mod sessions_elsewhere;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use balance::{Sessions, Time};
 use cache::Space;
 use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
 use expression::Expression;
+use route::Concurrency;
 use shape::Queue;
 use tls::{CertificateProblem, Challenges, ClientSide, QUIC_SECRET_BYTES, ServerSide};
 
+use crate::shared::concurrency::{ConcurrencyLimiter, Counted, Entered};
 use crate::shared::handover_state::HandoverState;
 use crate::shared::kept_bytes::KeptBytes;
 use crate::shared::limits::BandwidthLimits;
@@ -73,8 +78,10 @@ pub(crate) use forward_auth::{
 pub(crate) use mirror::{Mirror, MirrorPermit as MirrorPlace};
 pub(crate) use passthrough::Passthrough;
 pub(crate) use peers::Peers;
-pub(crate) use routes::{Accel, Compression, Limit, NO_UPSTREAM};
-pub use routes::{Auth, PlanRoute, PlanRouteTable, RoutePolicies, SharedLimit, secret};
+pub use request_limits::SharedLimit;
+pub(crate) use request_limits::{ConcurrencyLimit, Limit};
+pub(crate) use routes::{Accel, Compression, NO_UPSTREAM};
+pub use routes::{Auth, PlanRoute, PlanRouteTable, RoutePolicies, secret};
 pub(crate) use sent_tags::TagKinds;
 pub use sessions_elsewhere::{Precedence, SessionExchange, SharedSessions};
 pub(crate) use split_key::{SplitInput as SplitAsking, SplitKey};
@@ -160,6 +167,8 @@ pub struct PlanListener {
     pub(crate) passes_on: Option<(usize, String)>,
     /// The bandwidth limits of bodies or forwarded bytes.
     pub(crate) limits: Option<Arc<BandwidthLimits>>,
+    /// The limit on the connections of a client, and their counts.
+    pub(crate) per_client: Option<(NonZeroU32, ConcurrencyLimiter)>,
     /// The emulated network link of the clients.
     pub(crate) link: Option<Arc<EmulatedLink>>,
     /// The queues of the emulated link for datagrams, to clients and from them.
@@ -414,9 +423,23 @@ impl PlanListener {
             reads_client_hello: false,
             passes_on: None,
             limits: None,
+            per_client: None,
             link: None,
             queues: [None, None],
             is_for_peers: false,
+        }
+    }
+
+    /// Counts a connection of a client, until the result is dropped; `None` if there is no limit.
+    ///
+    /// # Errors
+    /// The limit, if the client has as many connections.
+    pub(crate) fn count_client(&self, client: IpAddr) -> Result<Option<Counted>, NonZeroU32> {
+        let Some((max, limiter)) = &self.per_client else { return Ok(None) };
+        let limit = Concurrency { max: *max, waiting_max: 0 };
+        match limiter.enter(limiter.counts().key_of_client(client), limit) {
+            Entered::UnderWay(counted) => Ok(Some(counted)),
+            Entered::Waits(_) | Entered::Full => Err(*max),
         }
     }
 
@@ -464,6 +487,10 @@ impl PlanListener {
             queues: [listener.datagram_rates.down, listener.datagram_rates.up]
                 .map(|rate| rate.map(Queue::new)),
             is_for_peers: listener.is_for_peers,
+            per_client: listener.connections_per_client.map(|max| {
+                let kept = before.and_then(|before| before.per_client.as_ref());
+                (max, kept.map_or_else(ConcurrencyLimiter::new, |(_, counts)| counts.clone()))
+            }),
             limits: BandwidthLimits::new(
                 &listener.bandwidths,
                 before.and_then(|before| before.limits.as_ref()),

@@ -15,6 +15,7 @@ use transport::quic_endpoint::QuicEndpoint;
 use crate::context::worker::Worker;
 use crate::listening::Listening;
 use crate::owned::quic_processes::QuicProcesses;
+use crate::shared::concurrency::Counted;
 
 #[derive(Default)]
 pub(crate) struct QuicHosts {
@@ -52,4 +53,6 @@ pub(crate) struct QuicHost {
     pub(crate) before: Option<usize>,
     /// The transport settings for the last idle time-out, which is beside them.
     pub(crate) transport: RefCell<Option<(Duration, Arc<TransportConfig>)>>,
+    /// Counts the connection that is about to begin against the limit of its client.
+    pub(crate) counted: Cell<Option<Counted>>,
 }

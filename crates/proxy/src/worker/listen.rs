@@ -21,6 +21,7 @@ use tokio::io::Interest;
 use tokio::sync::watch;
 
 use crate::connection::client;
+use crate::connection::refused_handshake::ConnectionLimit;
 use crate::context::client::FrontConnection;
 use crate::context::worker::{Worker, WorkerMessage, WorkerPhase};
 use crate::listening::{Listening, NOWHERE};
@@ -320,9 +321,9 @@ fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer
     worker.pressure.accept(connections, limit);
     if connections >= limit {
         worker.pressure.refuse(limit);
-        worker.counters.connections_refused.increment();
         let client = FrontConnection::new(worker, Tcp::new(stream), peer, Rc::clone(listening));
-        tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
+        let limit = ConnectionLimit::InAll(limit);
+        tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client, limit));
         return;
     }
     let Some(other) = less_loaded(worker, listening) else { return worker.begin(stream, peer, listening) };

@@ -4,7 +4,7 @@
 //! The kernel spreads datagrams over the workers' sockets by addresses. After a client changes its address, its
 //! datagrams reach another worker, which passes them on.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::{IpAddr, UdpSocket};
 use std::rc::Rc;
@@ -22,6 +22,7 @@ use transport::quic_path::{DatagramWay, Passage, Weather};
 use transport::quic_places::Crowd;
 use transport::quic_socket::QuicSocket;
 
+use crate::connection::refused_handshake::ConnectionLimit;
 use crate::connection::{http3, refused_handshake};
 use crate::context::quic_hosts::{QuicHost, QuicHosts};
 use crate::context::worker::Worker;
@@ -95,6 +96,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
             .last()
             .map(|process| place.unwrap_or(worker.index) % process.workers().max(1)),
         transport: RefCell::default(),
+        counted: Cell::default(),
     });
     hosts.hosts.borrow_mut().push(Rc::clone(&host));
     host.tell_before();
@@ -251,26 +253,38 @@ impl Host for QuicHost {
             QuicStart::Refused => return Greeting::Refuse,
             QuicStart::Ignored => return Greeting::Ignore,
         }
+        let client = arrival.remote.ip().to_canonical();
         let snapshot = worker.snapshot();
         let (connections, limit) = (worker.connections_in_all(), snapshot.plan.config.limits.connections);
         worker.pressure.accept(connections, limit);
         if connections >= limit {
             worker.pressure.refuse(limit);
-            worker.counters.connections_refused.increment();
-            refused_handshake::over_limit(worker, arrival.remote.ip().to_canonical(), 0);
+            refused_handshake::over_limit(worker, client, ConnectionLimit::InAll(limit), 0);
             return Greeting::Refuse;
         }
+        let listener = snapshot.listener(&self.listening);
+        let is_trusted = snapshot.plan.trusts(client);
         let fails = beginning == QuicStart::Failed;
-        let tls = snapshot.listener(&self.listening).tls.as_ref();
+        if !is_trusted && !fails {
+            match listener.count_client(client) {
+                // `begin` or `failed` follows at once.
+                Ok(counted) => self.counted.set(counted),
+                Err(limit) => {
+                    refused_handshake::over_limit(worker, client, ConnectionLimit::OfClient(limit), 0);
+                    return Greeting::Refuse;
+                }
+            }
+        }
+        let tls = listener.tls.as_ref();
         let Some(config) = tls.and_then(|tls| self.config(tls, arrival, fails)) else {
             return Greeting::Refuse;
         };
-        let is_trusted = snapshot.plan.trusts(arrival.remote.ip().to_canonical());
         let limits = Box::new(http3::limits(worker, is_trusted));
         if fails { Greeting::Fail(config, limits) } else { Greeting::Begin(config, limits) }
     }
 
     fn failed(&self, arrival: &IncomingConnection, why: &str) {
+        self.counted.set(None);
         http3::tell_handshake(&self.worker, arrival.remote.ip().to_canonical(), HandshakeFault::Other, why);
     }
 
@@ -279,7 +293,8 @@ impl Host for QuicHost {
         worker.counters.connections_accepted.increment();
         worker.connection_begins();
         let port = self.endpoint.local_address().map_or(0, |address| address.port());
-        let serve = http3::serve(Rc::clone(worker), Rc::clone(&self.listening), connection, port);
+        let counted = self.counted.take();
+        let serve = http3::serve(Rc::clone(worker), Rc::clone(&self.listening), connection, port, counted);
         tokio::task::spawn_local(serve);
     }
 

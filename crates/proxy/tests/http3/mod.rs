@@ -18,6 +18,8 @@ mod refusals;
 mod ends;
 /// Combination with traces, logs, cache, faults, sessions and reloads.
 mod together;
+/// Limits on requests under way and on connections.
+mod limited;
 /// Hostile clients.
 mod hostile;
 /// Connection faults.

@@ -12,6 +12,10 @@ mod mapped;
 mod shared_maps;
 /// Admission by network, rate, and password.
 mod asked;
+/// Limits on requests under way.
+mod under_way;
+/// Limits on the connections of a client.
+mod per_client;
 /// Tokens.
 mod tokens;
 /// Signatures of bots.

@@ -65,10 +65,7 @@ impl RateKeyPart {
     ) {
         match self {
             Self::ClientNetwork { bits_v4, bits_v6 } => {
-                match network_of(request.client, *bits_v4, *bits_v6) {
-                    IpAddr::V4(address) => put(Some(&address.octets()), hasher),
-                    IpAddr::V6(address) => put(Some(&address.octets()), hasher),
-                }
+                Self::hash_client(request.client, (*bits_v4, *bits_v6), hasher);
             }
             Self::Header(name) => {
                 request.fields.values(name.as_bytes()).for_each(|value| put(Some(value), hasher));
@@ -105,6 +102,14 @@ impl RateKeyPart {
                     put(None, hasher);
                 }
             }
+        }
+    }
+
+    /// Hashes the first bits of an address.
+    pub(super) fn hash_client(client: IpAddr, (bits_v4, bits_v6): (u8, u8), hasher: &mut impl Hasher) {
+        match network_of(client, bits_v4, bits_v6) {
+            IpAddr::V4(address) => put(Some(&address.octets()), hasher),
+            IpAddr::V6(address) => put(Some(&address.octets()), hasher),
         }
     }
 }

@@ -39,9 +39,11 @@ impl Route {
         };
         let compress = options.compress.as_ref().and_then(|compress| compress.when.as_ref());
         let limits = policies.rate_limits.iter().filter_map(|limit| limit.when.as_ref());
+        let concurrency = policies.concurrency.iter().filter_map(|limit| limit.when.as_ref());
         let mirror = policies.mirror.iter().filter_map(|mirror| mirror.when.as_ref());
         (policies.access.rules.iter().map(|rule| &rule.when).map(of("deny")))
             .chain(limits.map(of("rate_limit")))
+            .chain(concurrency.map(of("concurrency")))
             .chain(
                 split.into_iter().flat_map(|split| split.conditions().map(|(_, when)| when)).map(of("split")),
             )
@@ -97,8 +99,8 @@ pub(crate) fn check(
 
 /// The conditions that have a position.
 fn places(written: &RouteWritten) -> Vec<(&Arc<Expression>, &Span)> {
-    let RouteWritten { deny, rate_limit, mirror, cache, split, request_headers, response_headers, .. } =
-        written;
+    let RouteWritten { deny, rate_limit, concurrency, mirror, cache, split, .. } = written;
+    let RouteWritten { request_headers, response_headers, .. } = written;
     let edits = request_headers.iter().chain(response_headers).filter_map(|table| table.value.when.as_ref());
     let cached = cache.iter().flat_map(|cache| {
         let rules = cache.value.rules.iter().filter_map(|rule| rule.value.when.as_ref());
@@ -107,6 +109,7 @@ fn places(written: &RouteWritten) -> Vec<(&Arc<Expression>, &Span)> {
     let shares = split.iter().flat_map(|split| &split.value);
     let all = (deny.rules.iter().filter_map(|rule| rule.value.when.as_ref()))
         .chain(rate_limit.iter().filter_map(|limit| limit.value.when.as_ref()))
+        .chain(concurrency.iter().filter_map(|limit| limit.value.when.as_ref()))
         .chain(shares.filter_map(|share| share.value.when.as_ref()))
         .chain(mirror.iter().filter_map(|mirror| mirror.value.when.as_ref()))
         .chain(cached)

@@ -31,6 +31,7 @@ use crate::tables::request_buffering::{BUFFERING, RequestBuffering};
 use crate::tables::requests::{self, Requests};
 use crate::tables::route::accel::{ACCEL, AccelWritten};
 use crate::tables::route::compress::{COMPRESS, Compress};
+use crate::tables::route::concurrency::{CONCURRENCY, ConcurrencyWritten};
 use crate::tables::route::cors::{CORS, CorsWritten};
 use crate::tables::route::deny::{DenyKind, DenyWritten};
 use crate::tables::route::kinds::{DomainKind, PROXY_NAME, REALM, RedirectStatusKind, VIA};
@@ -68,6 +69,7 @@ pub(crate) struct RouteWritten {
     pub(crate) forward_auth: Option<Box<Element<ForwardAuthWritten>>>,
     pub(crate) require: Option<Located<Require>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
+    pub(crate) concurrency: Vec<Element<ConcurrencyWritten>>,
     pub(crate) cors: Option<Box<Element<CorsWritten>>>,
     pub(crate) mirror: Option<Box<Element<MirrorWritten>>>,
     pub(crate) on_status: Option<OnStatusWritten>,
@@ -223,6 +225,14 @@ const POLICIES: &[Declared<RouteWritten>] = {
             RouteWritten.rate_limit,
             "Limits the request rate, over all workers; further requests get 429 with Retry-After. If there \
              are several limits, all must admit a request.",
+        ),
+        inherited!(
+            "concurrency",
+            OneOrMany(CONCURRENCY),
+            RouteWritten.concurrency,
+            "Limits the requests under way, over all workers, for each client or another key; further requests wait \
+             or get 429 with Retry-After. If there are several limits, all must admit a request. See \
+             [rate limits](rate-limits.md#requests-under-way).",
         ),
         inherited!(
             "cors",

@@ -23,6 +23,7 @@ use crate::tables::forward_auth;
 use crate::tables::headers::edits;
 use crate::tables::jwt::options as jwt_options;
 use crate::tables::names::Names;
+use crate::tables::route::concurrency::{ConcurrencyLimit, concurrency};
 use crate::tables::route::options::{
     AuthWritten, CookiesWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
 };
@@ -351,8 +352,7 @@ fn policies(
         Some(element) => Some(web_bot_auth::web_bot_auth(element, reader)?),
         None => None,
     };
-    let rate_limits: Vec<RateLimit> =
-        written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
+    let (rate_limits, concurrency) = limits(written, reader);
     let rewrite = match written.rewrite.as_deref() {
         Some(Element { value, is_intact: true, .. }) => {
             rewrite(value, &written.requests.path, values, reader)?
@@ -380,6 +380,7 @@ fn policies(
         jwt: jwt.map(Box::new),
         web_bot_auth: web_bot_auth.map(Box::new),
         rate_limits,
+        concurrency,
         mirror: mirror::mirror(written.mirror.as_deref(), names, reader).map(Box::new),
         on_status,
         accel: accel::folders(written.accel.as_ref(), reader),
@@ -396,6 +397,11 @@ fn policies(
         timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default().into(),
         limits: written.limits.as_ref().map(|limits| limits.value).unwrap_or_default().into(),
     })
+}
+
+fn limits(written: &RouteWritten, reader: &mut Reader<'_>) -> (Vec<RateLimit>, Box<[ConcurrencyLimit]>) {
+    let rates = written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
+    (rates, written.concurrency.iter().filter_map(|limit| concurrency(limit, reader)).collect())
 }
 
 fn auth(written: &AuthWritten) -> Option<Auth> {
@@ -576,11 +582,18 @@ fn claims(written: &RouteWritten, reader: &mut Reader<'_>) -> ClaimRules {
 
 /// Rejects limits of users on a route that does not ask who a client is.
 fn check_limits(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
-    let of_users = policies.rate_limits.iter().any(|limit| limit.key.has_user());
-    if let (true, true, Some(limit)) = (of_users, is_nobody(written), written.rate_limit.first()) {
-        let message = "rate_limit: the route does not authenticate clients, so there is no user to count by";
+    if !is_nobody(written) {
+        return;
+    }
+    let of_rates = policies.rate_limits.iter().any(|limit| limit.key.has_user());
+    let rates = written.rate_limit.first().filter(|_| of_rates).map(|limit| ("rate_limit", &limit.at));
+    let of_concurrency = policies.concurrency.iter().any(|limit| limit.key.has_user());
+    let concurrency = written.concurrency.first().filter(|_| of_concurrency);
+    for (option, at) in rates.into_iter().chain(concurrency.map(|limit| ("concurrency", &limit.at))) {
+        let message =
+            format!("{option}: the route does not authenticate clients, so there is no user to count by");
         let expected = "auth, jwt, web_bot_auth, or forward_auth with user, or another key";
-        refuse(&limit.at, message, expected, reader);
+        refuse(at, &message, expected, reader);
     }
 }
 

@@ -11,16 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{
-    Action, Compress, Config, DenyRule, Jwt, KeySource, RateLimit, Redis, RouteLog, Shared, TokenKeys,
-    WebBotAuth,
-};
+use config::{Action, Compress, Config, DenyRule, Jwt, KeySource, RouteLog, Shared, TokenKeys, WebBotAuth};
 use expression::{ExchangeStage, Expression, Fact};
 use route::{
-    AccessList, BytePattern, Credentials, CredentialsDigest, PathRule, RateLimiter, RequestParts, RouteRule,
-    RouteTable, SharedIdentity, Users, VerifiedCredentials,
+    AccessList, BytePattern, Credentials, CredentialsDigest, PathRule, RequestParts, RouteRule, RouteTable,
+    Users, VerifiedCredentials,
 };
 
+use super::request_limits::{self, ConcurrencyLimit, Limit, SharedLimit};
 use super::sent_tags::SentTags;
 use super::split_key::SplitKey;
 use super::stickiness::CookieSecret;
@@ -82,6 +80,7 @@ pub struct RoutePolicies {
     pub(crate) action: Action,
     pub(crate) access: Option<Box<RouteAccess>>,
     pub(crate) limits: Vec<Limit>,
+    pub(crate) concurrency: Box<[ConcurrencyLimit]>,
     /// Whether a rate limit counts users.
     pub(crate) limits_users: bool,
     pub(crate) mirror: Option<Arc<Mirror>>,
@@ -159,54 +158,6 @@ impl Accel {
         let folders = folders.map(|folder| (folder.path.clone(), Arc::new(RouteFiles::new(&folder.files))));
         (!settings.accel.is_empty()).then(|| Box::new(Self { folders: folders.collect() }))
     }
-}
-
-pub(crate) struct Limit {
-    pub(crate) settings: RateLimit,
-    /// Whether the key contains the user, who must then be known.
-    pub(crate) of_users: bool,
-    pub(crate) limiter: Arc<RateLimiter>,
-    /// Its identity among instances, if they share it.
-    identity: Option<SharedIdentity>,
-    /// The lines that describe it to clients, up to the remaining quota; `None` if they are not sent.
-    pub(crate) told: Option<Box<[u8]>>,
-}
-
-#[derive(Debug, Clone)]
-pub struct SharedLimit {
-    /// Equal on all instances.
-    pub id: u64,
-    /// The limiter of this instance.
-    pub limiter: Arc<RateLimiter>,
-}
-
-impl Limit {
-    /// Returns the limit as instances share it, if they do.
-    pub(super) fn shared(&self) -> Option<SharedLimit> {
-        let SharedIdentity { id, .. } = self.identity?;
-        Some(SharedLimit { id, limiter: Arc::clone(&self.limiter) })
-    }
-}
-
-/// Returns the lines that describe a limit to clients: its policy, and the beginning of the remaining quota
-/// (draft-ietf-httpapi-ratelimit-headers-10 §3, §4). `names` are those of earlier limits.
-fn told(settings: &RateLimit, names: &mut Vec<String>) -> Box<[u8]> {
-    let rate = settings.rate;
-    let (requests, per) = rate.requests_per();
-    let mut name = format!("{requests}/{}", config::written_duration(per));
-    // Names distinguish the policies of a response.
-    if names.contains(&name) {
-        name = format!("{name}-{}", names.len() + 1);
-    }
-    // The burst and the time in which it is restored. A window is in whole seconds.
-    let window_ns = u128::from(rate.interval_ns()) * u128::from(rate.burst().get());
-    let window = match window_ns.div_ceil(1_000_000_000) {
-        _ if window_ns < 1_000_000_000 => String::new(),
-        seconds => format!(";w={seconds}"),
-    };
-    let lines = format!("RateLimit-Policy: \"{name}\";q={}{window}\r\nRateLimit: \"{name}\"", rate.burst());
-    names.push(name);
-    lines.into_bytes().into()
 }
 
 /// The users of a route with passwords.
@@ -551,7 +502,16 @@ impl RoutePolicies {
                 let networks = AccessList::new(allow.iter().copied(), deny.iter().copied());
                 Box::new(RouteAccess { networks, rules: rules.as_slice().into() })
             }),
-            limits: kept.limits(config, &route.name, &settings.rate_limits),
+            limits: request_limits::rates(
+                config,
+                &route.name,
+                &settings.rate_limits,
+                kept.limits.get(route.name.as_str()).copied().unwrap_or_default(),
+            ),
+            concurrency: request_limits::concurrency(
+                &settings.concurrency,
+                kept.concurrency.get(route.name.as_str()).copied().unwrap_or_default(),
+            ),
             limits_users: settings.rate_limits.iter().any(|limit| limit.key.has_user()),
             authentication,
             mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
@@ -611,16 +571,6 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
         })
 }
 
-/// Returns a limit's identity among instances: equal settings on routes of the same name count together.
-fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity {
-    let secret = redis.secret.as_ref().map_or(redis.name.as_bytes(), |secret| &secret.bytes);
-    let RateLimit { rate, key, .. } = settings;
-    SharedIdentity::from_secret(
-        secret,
-        &format!("{route}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()),
-    )
-}
-
 /// State of the previous plan to keep, and objects of this plan to share.
 struct KeptState<'p> {
     /// The index of each route.
@@ -631,6 +581,7 @@ struct KeptState<'p> {
     /// Routes with delays or compression.
     routes: HashMap<&'p str, &'p PlanRoute>,
     limits: HashMap<&'p str, &'p [Limit]>,
+    concurrency: HashMap<&'p str, &'p [ConcurrencyLimit]>,
     files: HashMap<&'p str, &'p Arc<RouteFiles>>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
@@ -649,6 +600,7 @@ impl<'p> KeptState<'p> {
             bandwidths: HashMap::new(),
             routes: HashMap::new(),
             limits: HashMap::new(),
+            concurrency: HashMap::new(),
             files: HashMap::new(),
             auths: HashMap::new(),
             tokens: Vec::new(),
@@ -669,6 +621,9 @@ impl<'p> KeptState<'p> {
             let Some(policies) = &route.policies else { continue };
             if !policies.limits.is_empty() {
                 kept.limits.insert(&settings.name, &policies.limits);
+            }
+            if !policies.concurrency.is_empty() {
+                kept.concurrency.insert(&settings.name, &policies.concurrency);
             }
             let authentication = policies.authentication.as_ref();
             if let Some(server) = authentication.and_then(Authentication::server)
@@ -695,39 +650,6 @@ impl<'p> KeptState<'p> {
             }
         }
         kept
-    }
-
-    /// Returns the limits of a route of this name; existing ones keep their counts.
-    fn limits(&self, config: &Config, route: &str, settings: &[RateLimit]) -> Vec<Limit> {
-        let mut names = Vec::new();
-        let mut before: Vec<&Limit> = self.limits.get(route).copied().unwrap_or_default().iter().collect();
-        let limit = |settings: &RateLimit| {
-            let shared = settings.shared.zip(config.redis.as_ref());
-            let identity = shared.map(|(_, redis)| identity(redis, route, settings));
-            let is_same = |limit: &&Limit| limit.settings.counts_like(settings) && limit.identity == identity;
-            // Each earlier limit is taken once, so that two equal limits of a route keep separate counts.
-            let place = before.iter().position(is_same);
-            let limiter = match (place.map(|place| before.remove(place)), shared.zip(identity)) {
-                (Some(limit), _) => Arc::clone(&limit.limiter),
-                (None, Some(((alone, redis), SharedIdentity { secret, .. }))) => {
-                    let RateLimit { rate, key, keys_max, .. } = settings.clone();
-                    Arc::new(RateLimiter::shared(rate, key, keys_max, secret, (alone, redis.instances)))
-                }
-                (None, None) => {
-                    // Random, so that clients cannot choose keys that collide.
-                    let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
-                    Arc::new(RateLimiter::new(
-                        settings.rate,
-                        settings.key.clone(),
-                        settings.keys_max,
-                        [low, high],
-                    ))
-                }
-            };
-            let told = settings.fields.then(|| told(settings, &mut names));
-            Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter, identity, told }
-        };
-        settings.iter().map(limit).collect()
     }
 
     /// Returns the proofs that a route requires: those that need no wait come first.

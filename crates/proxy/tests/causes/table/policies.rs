@@ -125,6 +125,17 @@ pub(crate) fn rows() -> Vec<Row> {
             .route("respond = { status = 204 }\nrate_limit = { rate = \"1/h\" }"),
         ),
         before(
+            Failure::ConcurrencyLimited,
+            Case::new("a second request beside the first", |play| {
+                let mut first = play.scene.client1();
+                first.sends("GET /first HTTP/1.1\r\nHost: test\r\n\r\n");
+                let _server = play.scene.accept1();
+                play.asks("GET", "/", "")
+            })
+            .route("upstream = \"app\"\nconcurrency = { max = 1 }")
+            .detail("as many requests are under way as max, 1; there is no queue"),
+        ),
+        before(
             Failure::Maintenance,
             Case::new("maintenance", plain).route("upstream = \"app\"\nmaintenance = true"),
         ),

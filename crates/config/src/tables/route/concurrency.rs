@@ -1,0 +1,112 @@
+//! The option `concurrency` of routes: its declaration, and its relations.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::route::{Concurrency, RateKey, RateKeyPart};
+use expression::{ExchangeStage, Expression};
+
+use crate::document::reader::Reader;
+use crate::option::kind::{At, Located, Maybe};
+use crate::option::later_condition::LaterCondition;
+use crate::option::pairs::OneOrMany;
+use crate::option::range::{Count, NonZero, UP_TO_A_DAY, Unit};
+use crate::option::table::{Element, Inline, Table, key, required};
+use crate::option::value_key::RateKeyKind;
+
+/// The longest wait in the queue, if none is written.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// A limit on requests under way per key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConcurrencyLimit {
+    pub limit: Concurrency,
+    /// The key that requests are counted by.
+    pub key: RateKey,
+    /// The longest wait for room.
+    pub wait: Duration,
+    /// The condition under which requests count; `None` means all.
+    pub when: Option<Arc<Expression>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ConcurrencyWritten {
+    pub(crate) max: Option<NonZeroU32>,
+    pub(crate) by: Vec<Option<RateKeyPart>>,
+    pub(crate) queue: u32,
+    pub(crate) wait: Option<Located<Duration>>,
+    pub(crate) when: Option<Located<Arc<Expression>>>,
+}
+
+impl Default for ConcurrencyWritten {
+    fn default() -> Self {
+        let client = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
+        Self { max: None, by: vec![Some(client)], queue: 0, wait: None, when: None }
+    }
+}
+
+pub(crate) const CONCURRENCY: Inline<ConcurrencyWritten> = Inline {
+    title: "concurrency",
+    example: "{ max = 20 }",
+    table: &Table {
+        options: &[
+            required!(
+                "max",
+                Maybe(NonZero(Count { range: 1..=u32::MAX as u64, unit: Unit::Things })),
+                ConcurrencyWritten.max,
+                "How many requests of a key may be under way at once. A request is under way until its response \
+                 was sent or its client has left, a WebSocket until it ends.",
+            ),
+            key!(
+                "by",
+                OneOrMany(RateKeyKind),
+                ConcurrencyWritten.by,
+                "What requests are counted by, written like `key` of `rate_limit`.",
+            ),
+            key!(
+                "queue",
+                Count { range: 0..=1_000_000, unit: Unit::Things },
+                ConcurrencyWritten.queue,
+                "How many further requests of a key may wait, in the order of their arrival. 0: none.",
+            ),
+            key!(
+                "wait",
+                Maybe(At(UP_TO_A_DAY)),
+                ConcurrencyWritten.wait,
+                "How long a request may wait in the `queue`; then 429. Default: `\"1s\"`.",
+            ),
+            key!(
+                "when",
+                Maybe(LaterCondition(ExchangeStage::Authenticated)),
+                ConcurrencyWritten.when,
+                "Condition under which a request counts. Default: all do. See [conditions](conditions.md).",
+            ),
+        ],
+    },
+};
+
+/// Checks the relations of the options; `None` if there is a mistake.
+pub(crate) fn concurrency(
+    Element { value: written, at, .. }: &Element<ConcurrencyWritten>,
+    reader: &mut Reader<'_>,
+) -> Option<ConcurrencyLimit> {
+    let ConcurrencyWritten { max, by, queue, wait, when } = written;
+    if by.is_empty() {
+        let what =
+            "by is empty: say what requests are counted by, or \"route\" for all of the route together";
+        let mistake = reader.mistake(at, what.to_owned());
+        reader.add(mistake);
+        return None;
+    }
+    if let (Some(wait), 0) = (wait, *queue) {
+        let mistake = reader.mistake(&wait.at, "wait: without a queue, no request waits".to_owned());
+        reader.add(mistake.expecting("queue as well, or no wait"));
+    }
+    Some(ConcurrencyLimit {
+        limit: Concurrency { max: (*max)?, waiting_max: *queue },
+        key: RateKey(by.iter().flatten().cloned().collect()),
+        wait: wait.as_ref().map_or(WAIT, |wait| wait.value),
+        when: when.as_ref().map(|when| Arc::clone(&when.value)),
+    })
+}

@@ -1,0 +1,123 @@
+//! Limits of routes: on the rate of requests, and on requests under way. All workers share their counts, which survive
+//! configuration changes.
+
+use std::sync::Arc;
+
+use config::{Config, RateLimit, Redis};
+use route::{RateLimiter, SharedIdentity};
+
+use crate::shared::concurrency::ConcurrencyLimiter;
+use crate::shared::secret::secret;
+
+pub(crate) struct Limit {
+    pub(crate) settings: RateLimit,
+    /// Whether the key contains the user, who must then be known.
+    pub(crate) of_users: bool,
+    pub(crate) limiter: Arc<RateLimiter>,
+    /// Its identity among instances, if they share it.
+    identity: Option<SharedIdentity>,
+    /// The lines that describe it to clients, up to the remaining quota; `None` if they are not sent.
+    pub(crate) told: Option<Box<[u8]>>,
+}
+
+/// A limit on requests under way.
+pub(crate) struct ConcurrencyLimit {
+    pub(crate) settings: config::ConcurrencyLimit,
+    pub(crate) limiter: ConcurrencyLimiter,
+}
+
+#[derive(Debug, Clone)]
+pub struct SharedLimit {
+    /// Equal on all instances.
+    pub id: u64,
+    /// The limiter of this instance.
+    pub limiter: Arc<RateLimiter>,
+}
+
+impl Limit {
+    /// Returns the limit as instances share it, if they do.
+    pub(super) fn shared(&self) -> Option<SharedLimit> {
+        let SharedIdentity { id, .. } = self.identity?;
+        Some(SharedLimit { id, limiter: Arc::clone(&self.limiter) })
+    }
+}
+
+/// Returns the lines that describe a limit to clients: its policy, and the beginning of the remaining quota
+/// (draft-ietf-httpapi-ratelimit-headers-10 §3, §4). `names` are those of earlier limits.
+fn told(settings: &RateLimit, names: &mut Vec<String>) -> Box<[u8]> {
+    let rate = settings.rate;
+    let (requests, per) = rate.requests_per();
+    let mut name = format!("{requests}/{}", config::written_duration(per));
+    // Names distinguish the policies of a response.
+    if names.contains(&name) {
+        name = format!("{name}-{}", names.len() + 1);
+    }
+    // The burst and the time in which it is restored. A window is in whole seconds.
+    let window_ns = u128::from(rate.interval_ns()) * u128::from(rate.burst().get());
+    let window = match window_ns.div_ceil(1_000_000_000) {
+        _ if window_ns < 1_000_000_000 => String::new(),
+        seconds => format!(";w={seconds}"),
+    };
+    let lines = format!("RateLimit-Policy: \"{name}\";q={}{window}\r\nRateLimit: \"{name}\"", rate.burst());
+    names.push(name);
+    lines.into_bytes().into()
+}
+
+/// Returns a limit's identity among instances: equal settings on routes of the same name count together.
+fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity {
+    let secret = redis.secret.as_ref().map_or(redis.name.as_bytes(), |secret| &secret.bytes);
+    let RateLimit { rate, key, .. } = settings;
+    SharedIdentity::from_secret(
+        secret,
+        &format!("{route}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()),
+    )
+}
+
+/// Returns the rate limits of a route. Those that it had `before` keep their counts.
+pub(super) fn rates(config: &Config, route: &str, settings: &[RateLimit], before: &[Limit]) -> Vec<Limit> {
+    let mut names = Vec::new();
+    let mut before: Vec<&Limit> = before.iter().collect();
+    let limit = |settings: &RateLimit| {
+        let shared = settings.shared.zip(config.redis.as_ref());
+        let identity = shared.map(|(_, redis)| identity(redis, route, settings));
+        let is_same = |limit: &&Limit| limit.settings.counts_like(settings) && limit.identity == identity;
+        // Each earlier limit is taken once, so that two equal limits of a route keep separate counts.
+        let place = before.iter().position(is_same);
+        let limiter = match (place.map(|place| before.remove(place)), shared.zip(identity)) {
+            (Some(limit), _) => Arc::clone(&limit.limiter),
+            (None, Some(((alone, redis), SharedIdentity { secret, .. }))) => {
+                let RateLimit { rate, key, keys_max, .. } = settings.clone();
+                Arc::new(RateLimiter::shared(rate, key, keys_max, secret, (alone, redis.instances)))
+            }
+            (None, None) => {
+                // Random, so that clients cannot choose keys that collide.
+                let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
+                Arc::new(RateLimiter::new(
+                    settings.rate,
+                    settings.key.clone(),
+                    settings.keys_max,
+                    [low, high],
+                ))
+            }
+        };
+        let told = settings.fields.then(|| told(settings, &mut names));
+        Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter, identity, told }
+    };
+    settings.iter().map(limit).collect()
+}
+
+/// Returns the limits on requests under way of a route. Those that count by the same key as one that it had `before`
+/// keep its counts, also with another maximum.
+pub(super) fn concurrency(
+    settings: &[config::ConcurrencyLimit],
+    before: &[ConcurrencyLimit],
+) -> Box<[ConcurrencyLimit]> {
+    let mut before: Vec<&ConcurrencyLimit> = before.iter().collect();
+    let limit = |settings: &config::ConcurrencyLimit| {
+        let place = before.iter().position(|limit| limit.settings.key == settings.key);
+        let kept = place.map(|place| before.remove(place).limiter.clone());
+        let limiter = kept.unwrap_or_else(ConcurrencyLimiter::new);
+        ConcurrencyLimit { settings: settings.clone(), limiter }
+    };
+    settings.iter().map(limit).collect()
+}
