@@ -1,6 +1,9 @@
 //! Maps and values of the result, `[map.NAME]` and `[values]`, under names that come from the peer's variables.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use expression::{ExchangeStage, Expression, ExpressionLimits, Map, Schema, ValueType};
 
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
@@ -67,7 +70,38 @@ impl Definitions {
         if entries.len() <= ENTRIES_IN_LINE_MAX {
             made.set("entries", DraftValue::Table(std::mem::take(&mut entries)), Vec::new());
         }
-        let mut entries = DraftTable::of_pairs(String::new(), entries);
+        self.add_map(base, made, DraftTable::of_pairs(String::new(), entries))
+    }
+
+    /// Adds a map whose entries Vanward reads from a file. Without values, the file is a set of keys.
+    ///
+    /// # Errors
+    /// There are too many maps.
+    pub(crate) fn map_of_file(
+        &mut self,
+        base: &str,
+        (kind, has_values): (&'static str, bool),
+        file: &str,
+        from: Vec<StatementOrigin>,
+    ) -> Result<String, String> {
+        let mut made = DraftTable::new("", from);
+        if kind != "exact" {
+            made.set("kind", kind, Vec::new());
+        }
+        made.set("file", toml_text::unexpanded(file), Vec::new());
+        if !has_values {
+            made.set("format", "keys", Vec::new());
+        }
+        self.add_map(base, made, DraftTable::default())
+    }
+
+    /// Adds a map under a free name, or cites an equal one.
+    fn add_map(
+        &mut self,
+        base: &str,
+        mut made: DraftTable,
+        mut entries: DraftTable,
+    ) -> Result<String, String> {
         let is_full = self.maps.len() >= MAPS_MAX;
         for name in names(base) {
             made.header = format!("[map.{name}]");
@@ -88,6 +122,43 @@ impl Definitions {
             }
         }
         Err(format!("there would be more than {MAPS_MAX} maps"))
+    }
+
+    /// The names that expressions can use.
+    pub(crate) fn schema(&self) -> Schema {
+        let limits = ExpressionLimits::default();
+        let mut schema = Schema::new(ExchangeStage::Request);
+        for (number, (map, _)) in (0..).zip(&self.maps) {
+            let text = |key: &str| match map.get(key) {
+                Some(DraftValue::Text(text) | DraftValue::Expression(text)) => Some(text.as_str()),
+                _ => None,
+            };
+            let keys = if text("kind") == Some("network") { ValueType::Address } else { ValueType::Text };
+            let is_set = text("format") == Some("keys");
+            let declared = Map { number, keys, values: (!is_set).then_some(ValueType::Text) };
+            let name = map.header.trim_start_matches('[').trim_end_matches(']');
+            schema = match text("key").map(|key| Expression::new(key, &schema, &limits)) {
+                None => schema.with_map(name, declared),
+                // A mistake in the key is one of the configuration.
+                Some(Err(_)) => schema,
+                Some(Ok(key)) => {
+                    let own = schema.clone().with_map("map.it", declared);
+                    let own = own.with_definition("map.key", Arc::new(key));
+                    let default = text("default").map_or("", |_| " ?? \"\"");
+                    let value = Expression::new(&format!("map.it[map.key]{default}"), &own, &limits);
+                    value
+                        .into_iter()
+                        .fold(schema, |schema, value| schema.with_definition(name, Arc::new(value)))
+                }
+            };
+        }
+        for (name, value) in self.values.pairs() {
+            let DraftValue::Expression(text) = value else { continue };
+            if let Ok(value) = Expression::new(text, &schema, &limits) {
+                schema = schema.with_definition(&format!("values.{name}"), Arc::new(value));
+            }
+        }
+        schema
     }
 
     /// Adds a value for all routes under a free name, or cites an equal one. Returns the name, for `${name}` in texts and
@@ -118,6 +189,11 @@ impl Definitions {
             }
         }
         Err(too_many_values())
+    }
+
+    /// Whether all routes have a value of this name.
+    pub(crate) fn has_value(&self, name: &str) -> bool {
+        self.values.get(name).is_some()
     }
 
     /// Adds a value to the option `values` of a route's table, as [`value`](Self::value) does for all routes.

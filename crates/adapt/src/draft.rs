@@ -72,6 +72,10 @@ impl DraftTable {
         Self { header, from: Vec::new(), options: pairs.into_iter().map(option).collect() }
     }
 
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &DraftValue)> {
+        self.options.iter().map(|(key, value, _)| (key.as_str(), value))
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&DraftValue> {
         self.options.iter().find(|(known, ..)| known == key).map(|(_, value, _)| value)
     }

@@ -137,25 +137,8 @@ impl<'s> Sheet<'s> {
     }
 
     /// Adds an upstream under a free name, or returns the name of an equal one.
-    pub(crate) fn upstream(&mut self, base: &str, mut made: DraftTable) -> String {
-        let mut attempt = 1;
-        loop {
-            let name = if attempt == 1 { base.to_owned() } else { format!("{base}-{attempt}") };
-            made.header = upstream_header(&name);
-            match self.upstreams.iter_mut().find(|known| known.header == made.header) {
-                Some(known) if known.says_the_same(&made) => {
-                    for origin in made.from {
-                        known.cite("servers", origin);
-                    }
-                    return name;
-                }
-                Some(_) => attempt += 1,
-                None => {
-                    self.upstreams.push(made);
-                    return name;
-                }
-            }
-        }
+    pub(crate) fn upstream(&mut self, base: &str, made: DraftTable) -> String {
+        upstream(&mut self.upstreams, base, made)
     }
 
     /// Writes the result. `by_name` gives the verdict on statements without an option or a note.
@@ -229,6 +212,28 @@ impl<'s> Sheet<'s> {
             text += &table.render(&named, cited);
         }
         text
+    }
+}
+
+/// Adds an upstream to a list under a free name, or returns the name of an equal one.
+pub(crate) fn upstream(upstreams: &mut Vec<DraftTable>, base: &str, mut made: DraftTable) -> String {
+    let mut attempt = 1;
+    loop {
+        let name = if attempt == 1 { base.to_owned() } else { format!("{base}-{attempt}") };
+        made.header = upstream_header(&name);
+        match upstreams.iter_mut().find(|known| known.header == made.header) {
+            Some(known) if known.says_the_same(&made) => {
+                for origin in made.from {
+                    known.cite("servers", origin);
+                }
+                return name;
+            }
+            Some(_) => attempt += 1,
+            None => {
+                upstreams.push(made);
+                return name;
+            }
+        }
     }
 }
 

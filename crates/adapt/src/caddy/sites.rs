@@ -163,7 +163,8 @@ impl<'s> CaddyAdapter<'s> {
             }
         }
         let steps = sorted(site.block, &named);
-        let found = rules::routes(&tests, &mut |holds| {
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| {
             let outcome = RegionOutcome { from: from(site.head), options: DraftTable::default() };
             let mut made = CaddyDraft {
                 outcome,

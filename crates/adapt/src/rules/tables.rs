@@ -49,7 +49,7 @@ pub(super) fn tables(space: &Space, kept: &[(Region, Vec<Leaf>)], tests: &[Test]
         hosts.sort_unstable();
         let hosts: Vec<&HostIs> =
             hosts.iter().filter(|host| **host > 0).map(|host| &space.hosts[*host]).collect();
-        let forms = forms(&leaves, space.patterns());
+        let forms = forms(&leaves, space);
         for (leaf, form) in leaves.iter().zip(forms) {
             let mut table = DraftTable::new("[[route]]", leaf.outcome.from.clone());
             place(&mut table, space, region.path, &hosts, tests);

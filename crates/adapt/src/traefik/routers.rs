@@ -107,7 +107,8 @@ impl<'s> TraefikAdapter<'s> {
             let chain = self.chain(point, router.directive);
             self.tests_of(&chain, &mut tests, 0);
         }
-        let found = rules::routes(&tests, &mut |holds| self.judge(point, &routers, holds));
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| self.judge(point, &routers, holds));
         self.sheet.report(&found);
         // Without a route the response is 404 as well.
         let nobody = nobody().options;

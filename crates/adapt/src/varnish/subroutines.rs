@@ -45,7 +45,8 @@ impl<'s> VarnishAdapter<'s> {
         }
         // The built-in VCL passes requests with cookies.
         tests.push(Test { atom: cookie(), from: Vec::new() });
-        let found = rules::routes(&tests, &mut |holds| self.judge(holds));
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| self.judge(holds));
         self.sheet.report(&found);
         self.sheet.routes = found.tables;
         self.left_backends();
