@@ -4,6 +4,8 @@
 mod syntax;
 /// Placeholders as variables.
 mod format;
+/// Placeholders of `map` and `vars`.
+mod texts;
 /// Conditions on requests.
 mod matchers;
 /// Conditions as expressions.

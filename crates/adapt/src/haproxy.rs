@@ -8,12 +8,22 @@ mod format;
 mod acl;
 /// Criteria of conditions.
 mod samples;
+/// Samples as expressions.
+mod expressions;
+/// Files of maps and lists.
+mod maps;
+/// Variables of requests.
+mod variables;
 /// Process-wide settings: `global`, timeouts, logs.
 mod process;
 /// Listeners, from `bind`.
 mod binds;
+/// Rules in their order.
+mod rule_sets;
 /// Applies the rules of frontends to each kind of request.
 mod frontends;
+/// Choice of backends.
+mod choice;
 /// Actions of rules.
 mod actions;
 /// Backends: servers, balancing, checks, sessions.
@@ -29,6 +39,7 @@ use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::{Adapted, Include, RemarkKind};
 use acl::Acls;
+use maps::PatternFiles;
 use syntax::{HaproxyLine, HaproxySection};
 
 /// Translates a configuration of HAProxy. `file` is its name for messages and comments; `include` reads pattern files.
@@ -38,12 +49,12 @@ pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Bo
     let mut adapter = HaproxyAdapter {
         sheet: Sheet::new(&source),
         defaults: inheritance(&sections),
-        acls: sections.iter().map(|section| acl::acls(section, include)).collect(),
+        acls: sections.iter().map(acl::acls).collect(),
         sections: &sections,
         upstreams: BTreeMap::new(),
     };
     adapter.global();
-    adapter.frontends(include);
+    adapter.frontends(&mut PatternFiles::new(include));
     adapter.left_backends();
     Ok(adapter.sheet.finish("haproxy", &by_name))
 }
@@ -53,7 +64,7 @@ struct HaproxyAdapter<'s> {
     sections: &'s [HaproxySection],
     /// Inherited `defaults` of each section by index, the nearest first.
     defaults: Vec<Vec<usize>>,
-    acls: Vec<Acls>,
+    acls: Vec<Acls<'s>>,
     upstreams: BTreeMap<usize, String>,
 }
 

@@ -15,6 +15,8 @@ mod draft;
 mod environment;
 /// Collects the whole result.
 mod sheet;
+/// Maps and values of the result.
+mod definitions;
 /// Verdicts on statements by name.
 mod known;
 /// Durations, sizes, networks, expressions.

@@ -26,6 +26,8 @@ pub(crate) use holds::{FieldNow, Holds, PathNow};
 
 use std::collections::BTreeSet;
 
+use ::expression::Schema;
+
 use atom::Meet;
 use leaves::{Explorer, Leaf, are_the_same};
 use space::{Region, Space};
@@ -61,16 +63,21 @@ pub(crate) struct Routes {
     pub(crate) segments: Vec<(usize, String)>,
 }
 
-/// Converts ordered rules to routes. `judge` evaluates them for a region and one path through its decisions.
+/// Converts ordered rules to routes. `judge` evaluates them for a region and one path through its decisions. `schema` has
+/// the names that their conditions may use.
 ///
 /// Where a path repeats many rules, it is decided within regions instead, if that takes fewer routes. Hosts stay options
 /// of routes, because certificates go by them, unless rules would be lost.
-pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> RegionOutcome) -> Routes {
-    let mut best = attempt(tests, &BTreeSet::new(), Explorer::new(judge));
+pub(crate) fn routes(
+    tests: &[Test],
+    schema: &Schema,
+    judge: &mut dyn FnMut(&Holds<'_>) -> RegionOutcome,
+) -> Routes {
+    let mut best = attempt(tests, schema, &BTreeSet::new(), Explorer::new(judge));
     if !best.routes.dropped.is_empty() {
         // With one region, each rule is decided once.
         let places = tests.iter().map(|test| test.atom.clone()).collect();
-        let other = attempt(tests, &places, Explorer::new(judge));
+        let other = attempt(tests, schema, &places, Explorer::new(judge));
         return if other.routes.dropped.is_empty() { other.routes } else { best.routes };
     }
     if best.repeated.is_empty() {
@@ -80,7 +87,7 @@ pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Region
     let repeated = best.repeated.clone();
     let paths: BTreeSet<Atom> = tests.iter().map(|test| &test.atom).filter(is_path).cloned().collect();
     for open in [repeated, paths] {
-        let other = attempt(tests, &open, Explorer::strict(judge));
+        let other = attempt(tests, schema, &open, Explorer::strict(judge));
         // Options of routes are preferred where they cost a few routes: they are faster and easier to read.
         if !other.is_abandoned && other.routes.tables.len() * 4 <= best.routes.tables.len() * 3 {
             best = other;
@@ -96,14 +103,19 @@ struct RouteAttempt {
     is_abandoned: bool,
 }
 
-fn attempt(tests: &[Test], opened: &BTreeSet<Atom>, mut explorer: Explorer<'_>) -> RouteAttempt {
+fn attempt(
+    tests: &[Test],
+    schema: &Schema,
+    opened: &BTreeSet<Atom>,
+    mut explorer: Explorer<'_>,
+) -> RouteAttempt {
     /// Each round evaluates all rules.
     const ROUNDS_MAX: usize = 5;
     let mut open = opened.clone();
     let mut begins: BTreeSet<String> = BTreeSet::new();
     let mut round = 1;
     loop {
-        let space = Space::new(tests, &open, &begins);
+        let space = Space::new(tests, schema, &open, &begins);
         explorer.restart();
         let found = kept(&space, &mut explorer);
         let overlapping = unsaid(&space, &mut explorer);

@@ -149,6 +149,19 @@ pub(crate) fn ends_escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
+/// Whether the target of a redirect is a path, or a URL whose host clients cannot choose.
+pub(crate) fn is_location(to: &str) -> bool {
+    let begins = ["/", "$path", "${path", "http://", "https://", "$scheme://", "${scheme}://"];
+    let Some((scheme, rest)) = to.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?'])) else {
+        return begins.iter().any(|begin| to.starts_with(begin)) && !to.starts_with("//");
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host =
+        ["$path", "${path"].iter().find_map(|path| host.split_once(path)).map_or(host, |(host, _)| host);
+    begins.contains(&format!("{scheme}://").as_str())
+        && (!host.contains('$') || ["$host", "${host}", "$server", "$tls.sni"].contains(&host))
+}
+
 /// Ends the target of a redirect with `?` if it has no query, so that the request's query is not appended.
 pub(crate) fn without_query(to: String) -> String {
     let has_query = to.contains('?') || to.contains("$path_and_query") || to.contains("$query");
@@ -215,6 +228,26 @@ fn group(text: &str) -> Option<&str> {
     (!escaped && !in_class).then_some(inner)
 }
 
+/// Removes the brackets around a whole expression.
+pub(crate) fn bare(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return text };
+    let (mut depth, mut is_quoted, mut is_escaped) = (0_i32, false, false);
+    for letter in inner.chars() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            '(' if !is_quoted => depth += 1,
+            ')' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return text;
+        }
+    }
+    inner
+}
+
 /// Returns an expression that matches only this text.
 pub(crate) fn escaped(text: &str) -> String {
     regex_syntax::escape(text)
@@ -256,6 +289,25 @@ mod tests {
         ];
         for (one, other, both) in cases {
             assert_eq!(either(one, other).as_deref(), both, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn clients_do_not_choose_the_host_of_a_redirect() {
+        let cases = [
+            ("/a", true),
+            ("//a", false),
+            ("$path?x=://", true),
+            ("https://a.b/$header.X", true),
+            ("https://$host/x", true),
+            ("$scheme://$host$path_and_query", true),
+            ("https://$header.X/x", false),
+            ("https://a$arg.b$path", false),
+            ("ftp://a", false),
+            ("$app/x", false),
+        ];
+        for (to, is) in cases {
+            assert_eq!(is_location(to), is, "{to}");
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::iter::Peekable;
 
-use super::matchers;
+use super::matchers::MatcherReader;
+use super::texts::CaddyText;
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs, literal};
 use crate::source::Directive;
 use crate::values;
@@ -54,13 +55,13 @@ enum FieldKind {
 }
 
 /// Translates an expression.
-pub(super) fn read(text: &str, directive: &Directive) -> Expression {
+pub(super) fn read(text: &str, directive: &Directive, matchers: &mut MatcherReader<'_>) -> Expression {
     let unsaid = |why: String| Expression::Unsaid(format!("its expression is not understood: {why}"));
     let tokens = match tokens(text) {
         Ok(tokens) => tokens,
         Err(why) => return unsaid(why),
     };
-    let mut reader = CelReader { tokens: tokens.into_iter().peekable(), directive };
+    let mut reader = CelReader { tokens: tokens.into_iter().peekable(), directive, matchers };
     match reader.either(0) {
         Ok(CelValue::Condition(_)) if reader.tokens.peek().is_some() => {
             unsaid("more follows its end".to_owned())
@@ -120,7 +121,7 @@ fn tokens(text: &str) -> Result<Vec<CelToken>, String> {
 }
 
 /// The name in `{http.request.method}`; maps have quotes within their braces.
-fn placeholder(text: &str) -> Option<&str> {
+pub(super) fn placeholder(text: &str) -> Option<&str> {
     let (name, _) = text.strip_prefix('{')?.split_once('}')?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (!name.is_empty() && name.bytes().all(is_name)).then_some(name)
@@ -145,12 +146,13 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     Err("a quote does not end".to_owned())
 }
 
-struct CelReader<'d> {
+struct CelReader<'d, 'r> {
     tokens: Peekable<std::vec::IntoIter<CelToken>>,
     directive: &'d Directive,
+    matchers: &'d mut MatcherReader<'r>,
 }
 
-impl CelReader<'_> {
+impl CelReader<'_, '_> {
     fn takes(&mut self, sign: &'static str) -> bool {
         self.tokens.next_if_eq(&CelToken::Sign(sign)).is_some()
     }
@@ -271,10 +273,7 @@ impl CelReader<'_> {
             },
             Some(CelToken::Text(text)) => Ok(CelValue::Text(text)),
             Some(CelToken::Number(number)) => Ok(CelValue::Number(number)),
-            Some(CelToken::Placeholder(name)) => {
-                let field = field(&name).ok_or_else(|| format!("{{{name}}} has no equivalent"))?;
-                Ok(CelValue::Field(field))
-            }
+            Some(CelToken::Placeholder(name)) => self.placeholder(&name).map(CelValue::Field),
             Some(CelToken::Name(name)) if name == "true" || name == "false" => {
                 Ok(CelValue::Condition(Expression::fixed(name == "true")))
             }
@@ -286,6 +285,14 @@ impl CelReader<'_> {
             Some(other) => Err(format!("{other:?} is no value")),
             None => Err("it ends too soon".to_owned()),
         }
+    }
+
+    fn placeholder(&mut self, name: &str) -> Result<CelField, String> {
+        if let Some(field) = field(name) {
+            return Ok(field);
+        }
+        let text = CaddyText::read(&format!("{{{name}}}"), self.matchers.texts)?;
+        Ok(CelField { text: text.written(self.matchers.definitions)?, kind: FieldKind::Other })
     }
 
     fn text(&mut self) -> Result<String, String> {
@@ -342,17 +349,19 @@ impl CelReader<'_> {
                     return Ok(CelValue::Integer(format!("(int({}) ?? 0)", field.text)));
                 }
                 CelValue::Map(pairs) if matches!(name, "header" | "query") => {
-                    let of_name = |(field, values): &(String, Vec<String>)| {
+                    let mut of_name = |(field, values): &(String, Vec<String>)| {
                         let one = |value: &String| {
                             let words = match name {
                                 "query" => vec![format!("{field}={value}")],
                                 _ => vec![field.clone(), value.clone()],
                             };
-                            matchers::one(self.directive, name, &words)
+                            self.matchers.one(self.directive, name, &words)
                         };
-                        Expression::either(values.iter().map(one).collect())
+                        Expression::either(values.iter().map(one).collect::<Vec<_>>())
                     };
-                    return Ok(CelValue::Condition(Expression::all(pairs.iter().map(of_name).collect())));
+                    return Ok(CelValue::Condition(Expression::all(
+                        pairs.iter().map(&mut of_name).collect(),
+                    )));
                 }
                 _ => return Err(format!("{name}() has other values")),
             }
@@ -362,7 +371,7 @@ impl CelReader<'_> {
         if !known.contains(&name) {
             return Err(format!("{name}() has no equivalent"));
         }
-        Ok(CelValue::Condition(matchers::one(self.directive, name, &words)))
+        Ok(CelValue::Condition(self.matchers.one(self.directive, name, &words)))
     }
 
     fn method(&self, value: CelValue, name: &str, arguments: &[CelValue]) -> Result<CelValue, String> {
@@ -441,6 +450,11 @@ pub(super) fn equals(placeholder: &str, values: &[String]) -> Option<Vec<Atom>> 
     (!values.is_empty()).then(|| values.iter().map(|value| field.equals(value)).collect())
 }
 
+/// The expression of a placeholder.
+pub(super) fn text(placeholder: &str) -> Option<String> {
+    field(placeholder).map(|field| field.text)
+}
+
 /// The text behind a placeholder. Caddy has empty texts for absent values.
 fn field(name: &str) -> Option<CelField> {
     let bare = name.strip_prefix("http.request.").unwrap_or(name);
@@ -482,6 +496,9 @@ mod tests {
     fn expressions_become_conditions() {
         let directive =
             Directive { number: 0, name: "expression".to_owned(), words: Vec::new(), block: None };
+        let (texts, mut definitions) = Default::default();
+        let mut matchers = MatcherReader { texts: &texts, definitions: &mut definitions };
+        let mut read = |text: &str| super::read(text, &directive, &mut matchers);
         let cases = [
             ("path('/a', '/b')", r#"Any([Path(Exact("/a")), Path(Exact("/b"))], 0)"#),
             ("{method} == \"POST\" ", r#"Any([Methods(["POST"])], 0)"#),
@@ -509,11 +526,11 @@ mod tests {
             ("{method}", r#"Unsaid("its expression is not understood: it is no condition")"#),
         ];
         for (text, expected) in cases {
-            assert_eq!(format!("{:?}", read(text, &directive)), expected, "{text}");
+            assert_eq!(format!("{:?}", read(text)), expected, "{text}");
         }
         let deep = format!("{}true{}", "(".repeat(500), ")".repeat(500));
-        assert!(format!("{:?}", read(&deep, &directive)).contains("nested too deeply"));
+        assert!(format!("{:?}", read(&deep)).contains("nested too deeply"));
         let deep = format!("{}true", "!".repeat(500));
-        assert!(format!("{:?}", read(&deep, &directive)).contains("nested too deeply"));
+        assert!(format!("{:?}", read(&deep)).contains("nested too deeply"));
     }
 }

@@ -1,10 +1,14 @@
 //! Applies directives in Caddy's order to a kind of request.
 
+use super::format::{self, Filled};
 use super::matchers::{self, Named};
-use super::{CaddyAdapter, bytes, format, from};
+use super::texts::{CaddyText, Texts};
+use super::{CaddyAdapter, bytes, from};
+use crate::definitions::Definitions;
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::{self, Expression, FieldNow, Holds, PathNow, RegionOutcome};
+use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutcome, literal};
 use crate::source::Directive;
+use crate::values;
 
 const ORDER: [&str; 32] = [
     "map",
@@ -100,6 +104,8 @@ pub(super) struct CaddyDraft<'s> {
     pub(super) fallback: Option<(&'s Directive, String)>,
     /// The prefix that was cut from the path.
     pub(super) strip: String,
+    /// Texts of placeholders that the requests of this kind still have.
+    pub(super) texts: Texts,
     pub(super) has_tls: bool,
     pub(super) is_done: bool,
 }
@@ -158,6 +164,10 @@ impl<'s> CaddyAdapter<'s> {
                 continue;
             }
             self.sheet.met.insert(step.directive.number);
+            if matches!(name, "map" | "vars") {
+                self.defined(step.directive, named);
+                continue;
+            }
             let decided = |matcher: &Expression| match is_minor(step.directive) {
                 true => matcher.minor_verdict(holds, made.has_tls),
                 false => matcher.verdict(holds, made.has_tls),
@@ -185,7 +195,8 @@ impl<'s> CaddyAdapter<'s> {
                 self.inner(step, named, holds, made);
             } else {
                 self.change(step, holds);
-                self.step(step, made);
+                made.texts = known(&named.texts, holds);
+                self.step(step, holds, made);
             }
         }
     }
@@ -241,7 +252,7 @@ impl<'s> CaddyAdapter<'s> {
         made: &mut CaddyDraft<'s>,
     ) {
         let block = step.directive.inner();
-        let named = matchers::named(block, named);
+        let named = matchers::named(block, named, &mut self.sheet.definitions);
         made.outcome.from.extend(from(step.directive));
         let stripped = stripped(step.directive);
         let before = stripped.as_ref().map(|prefix| holds.change_path(PathNow::Without(prefix.clone())));
@@ -258,14 +269,49 @@ impl<'s> CaddyAdapter<'s> {
         }
     }
 
-    fn step(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
+    /// Reports placeholders that are not known. Others are written where they are used.
+    fn defined(&mut self, directive: &'s Directive, named: &Named<'s>) {
+        let names = directive.words.iter().chain(directive.inner().iter().map(|inner| &inner.name));
+        let own = names.filter_map(|name| {
+            let name = name.trim_matches(['{', '}']);
+            named.texts.get(name).or_else(|| named.texts.get(&format!("vars.{name}")))
+        });
+        let unknown = own.filter_map(|text| text.as_ref().err()).next();
+        for number in
+            std::iter::once(directive.number).chain(directive.inner().iter().map(|inner| inner.number))
+        {
+            match unknown {
+                Some(why) => {
+                    let instead = "write a map or a value: docs/maps.md and docs/conditions.md";
+                    self.sheet.refuse(number, &format!("its placeholder is not known: {why}"), instead);
+                }
+                None => {
+                    let why = "its texts are written where they are used";
+                    self.sheet.say_if_unsaid(number, crate::RemarkKind::NeedsNothing, why);
+                }
+            }
+        }
+    }
+
+    /// Converts a text with placeholders to one with variables and values.
+    pub(super) fn template(
+        &mut self,
+        directive: &Directive,
+        text: &str,
+        made: &CaddyDraft<'s>,
+    ) -> Result<String, String> {
+        let definitions = &mut self.sheet.definitions;
+        format::template(text, &mut |name| filled(directive, name, &made.texts, definitions))
+    }
+
+    fn step(&mut self, step: &DirectiveStep<'s>, holds: &Holds<'_>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
         match directive.name.as_str() {
             "root" => made.root = Some(directive),
             "header" => self.header(step, "response_headers", made),
             "request_header" => self.header(step, "request_headers", made),
             "request_body" => self.body(directive, made),
-            "redir" => self.redirect(step, made),
+            "redir" => self.redirect(step, holds, made),
             "respond" => self.respond(step, made),
             "error" => {
                 let status = step.words.iter().find_map(|word| word.parse::<u64>().ok()).unwrap_or(500);
@@ -296,11 +342,6 @@ impl<'s> CaddyAdapter<'s> {
                     rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
                     made,
                 );
-            }
-            "vars" if step.matcher.is_none() => {
-                let why = "its constants are written where matchers use them";
-                self.sheet.needless(directive.number, why);
-                directive.inner().iter().for_each(|inner| self.sheet.needless(inner.number, why));
             }
             "log_skip" | "skip_log" => made.outcome.options.set("access_log", false, from(directive)),
             _ => {
@@ -372,7 +413,7 @@ impl<'s> CaddyAdapter<'s> {
         if place == "remove" {
             return made.outcome.options.listed(option, "remove", name, from(directive));
         }
-        let value = match format::template(words.get(1).map_or("", String::as_str)) {
+        let value = match self.template(directive, words.get(1).map_or("", String::as_str), made) {
             Ok(value) => value,
             Err(variable) => {
                 let instead = "write the value, or a variable of docs/configuration.md";
@@ -413,9 +454,41 @@ impl<'s> CaddyAdapter<'s> {
         }
     }
 
-    fn redirect(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
+    /// Converts the target of a redirect. A placeholder that is its host has to be one of several constants.
+    fn target(
+        &mut self,
+        directive: &Directive,
+        text: &str,
+        holds: &Holds<'_>,
+        made: &CaddyDraft<'s>,
+    ) -> Result<String, String> {
+        /// Each is a route.
+        const TEXTS_MAX: usize = 200;
+        let begin = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let begin = begin.split('/').next().unwrap_or_default();
+        let is_own = |name: &String| begin.contains(&format!("{{{name}}}"));
+        let Some((name, known)) = made.texts.iter().find(|(name, _)| is_own(name)) else {
+            return self.template(directive, text, made);
+        };
+        let known = known.as_ref().map_err(String::clone)?;
+        let possible = known.possible().filter(|possible| possible.len() <= TEXTS_MAX);
+        let possible =
+            possible.ok_or_else(|| format!("{{{name}}}, which has more texts than can become routes"))?;
+        let written = known.written(&mut self.sheet.definitions)?;
+        let mut rest = possible.iter().peekable();
+        while let Some(value) = rest.next() {
+            let is_it = Atom::When(format!("{written} == {}", literal(value)));
+            let is_it = Expression::Any(vec![is_it], directive.number);
+            if rest.peek().is_none() || is_it.verdict(holds, made.has_tls)? {
+                return self.template(directive, &text.replace(&format!("{{{name}}}"), value), made);
+            }
+        }
+        Err(format!("{{{name}}}"))
+    }
+
+    fn redirect(&mut self, step: &DirectiveStep<'s>, holds: &Holds<'_>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
-        let to = format::template(step.words.first().map_or("", String::as_str));
+        let to = self.target(directive, step.words.first().map_or("", String::as_str), holds, made);
         let status = match step.words.get(1).map_or("", String::as_str) {
             "" | "temporary" | "302" | "html" => 302,
             "permanent" | "301" => 301,
@@ -425,10 +498,9 @@ impl<'s> CaddyAdapter<'s> {
             self.sheet.differs(directive.number, &format!("there is no {status} here, but 302"), "");
         }
         let status = if [301, 303, 307, 308].contains(&status) { status } else { 302 };
-        let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://", "$path", "${path"];
         match to {
-            Ok(to) if begins.iter().any(|begin| to.starts_with(begin)) => {
-                let to = crate::values::without_query(to);
+            Ok(to) if values::is_location(&to) => {
+                let to = values::without_query(to);
                 let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
                 made.outcome.options.keep(&["auth", "response_headers"]);
                 made.outcome.options.set("redirect", DraftValue::Table(pairs.into()), from(directive));
@@ -458,14 +530,15 @@ impl<'s> CaddyAdapter<'s> {
         };
         let inner = |name: &str| step.directive.inner().iter().find(|inner| inner.name == name);
         let text = inner("body").map_or(text, |body| body.word(0));
-        if text.contains('{') && format::template(text).as_deref() != Ok(text) {
-            self.sheet.refuse(
-                step.directive.number,
-                "the body of a fixed response has no variables",
-                "write the text as it should be",
-            );
-        }
-        let body = (!text.is_empty()).then_some((text, "text/plain; charset=utf-8"));
+        let definitions = &mut self.sheet.definitions;
+        let content =
+            format::content(text, &mut |name| filled(step.directive, name, &made.texts, definitions));
+        let text = content.unwrap_or_else(|variable| {
+            let instead = "write the text as it should be";
+            self.sheet.refuse(step.directive.number, &format!("there is no variable {variable}"), instead);
+            text.to_owned()
+        });
+        let body = (!text.is_empty()).then_some((text.as_str(), "text/plain; charset=utf-8"));
         self.done(step.directive, rules::answer(code, body), made);
         if let Some(close) = inner("close") {
             self.sheet.needless(close.number, "connections are kept or closed as the client asks");
@@ -481,7 +554,8 @@ impl<'s> CaddyAdapter<'s> {
                     Some(before) => (before, "$1"),
                     None => (*to, ""),
                 };
-                format::template(before).ok().map(|before| ("(.*)".to_owned(), format!("{before}{group}")))
+                let before = self.template(step.directive, before, made).ok();
+                before.map(|before| ("(.*)".to_owned(), format!("{before}{group}")))
             }
             ("uri", ["strip_prefix", prefix]) if is_first => {
                 made.strip = prefix.trim_end_matches('/').to_owned();
@@ -569,4 +643,31 @@ impl<'s> CaddyAdapter<'s> {
         origins.extend(inner.iter().map(|inner| StatementOrigin::Directive(inner.number)));
         made.outcome.options.set("compress", DraftValue::Table(pairs), origins);
     }
+}
+
+/// The texts that are the same for these requests as before earlier directives.
+fn known(texts: &Texts, holds: &Holds<'_>) -> Texts {
+    let known = |(name, text): (&String, &Result<CaddyText, String>)| {
+        let still = text.clone().and_then(|text| holds.check_unchanged(&text.asked()).map(|()| text));
+        (name.clone(), still)
+    };
+    texts.iter().map(known).collect()
+}
+
+/// A placeholder that `map` or `vars` set, for texts.
+fn filled(
+    directive: &Directive,
+    name: &str,
+    texts: &Texts,
+    definitions: &mut Definitions,
+) -> Result<Filled, String> {
+    let known = texts.get(name.strip_prefix("http.").unwrap_or(name));
+    let known =
+        known.ok_or_else(|| format!("{{{name}}}"))?.as_ref().map_err(|why| format!("{{{name}}}: {why}"))?;
+    if let Some(only) = known.only() {
+        return Ok(Filled::Text(only));
+    }
+    let text = known.written(definitions)?;
+    let base = name.rsplit('.').next().unwrap_or(name);
+    definitions.value(base, values::bare(&text), known.from(directive)).map(Filled::Value)
 }

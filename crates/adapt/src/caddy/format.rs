@@ -2,36 +2,56 @@
 
 use crate::environment;
 
+/// What a placeholder is in a text with variables.
+pub(super) enum Filled {
+    Text(String),
+    /// The name of a value.
+    Value(String),
+}
+
+/// Finds the meaning of placeholders that are no variables.
+type Other<'o> = &'o mut dyn FnMut(&str) -> Result<Filled, String>;
+
 /// Converts a text with placeholders, or returns the unsupported one.
-pub(super) fn template(text: &str) -> Result<String, String> {
+pub(super) fn template(text: &str, other: Other<'_>) -> Result<String, String> {
+    let made = converted(text, &|text| text.replace('$', "$$"), other)?;
+    Ok(bare(&made))
+}
+
+/// Converts the body of a response, in which only `${` begins a variable.
+pub(super) fn content(text: &str, other: Other<'_>) -> Result<String, String> {
+    converted(text, &|text| text.replace("${", "$${"), other)
+}
+
+fn converted(text: &str, escaped: &dyn Fn(&str) -> String, other: Other<'_>) -> Result<String, String> {
     let mut made = String::new();
     let mut rest = text;
-    while let Some(letter) = rest.chars().next() {
-        let behind = &rest[letter.len_utf8()..];
-        match (letter, behind.split_once('}')) {
-            ('$', _) => {
-                made.push_str("$$");
-                rest = behind;
-            }
-            ('{', Some((name, behind))) if !name.contains(['{', ' ']) => {
-                match name.strip_prefix("env.") {
-                    Some(name) => made.push_str(&environment::variable(name, None)),
-                    None => {
-                        made.push_str(&format!(
-                            "${{{}}}",
-                            variable(name).ok_or_else(|| format!("{{{name}}}"))?
-                        ));
-                    }
-                }
-                rest = behind;
-            }
-            (other, _) => {
-                made.push(other);
-                rest = behind;
-            }
-        }
+    while let Some((before, behind)) = rest.split_once('{') {
+        made += &escaped(before);
+        let Some((name, after)) = behind.split_once('}').filter(|(name, _)| is_name(name)) else {
+            made.push('{');
+            rest = behind;
+            continue;
+        };
+        made += &match name.strip_prefix("env.") {
+            Some(variable) => environment::variable(variable, None),
+            None => match variable(name) {
+                Some(variable) => format!("${{{variable}}}"),
+                None => match other(name)? {
+                    Filled::Text(text) => escaped(&text),
+                    Filled::Value(value) => format!("${{{value}}}"),
+                },
+            },
+        };
+        rest = after;
     }
-    Ok(bare(&made))
+    Ok(made + &escaped(rest))
+}
+
+/// Whether braces with this text are a placeholder: JSON has others.
+fn is_name(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-[]".contains(&byte);
+    name.bytes().all(is_of_name) && !name.is_empty()
 }
 
 /// Converts `${host}/x` to `$host/x`: braces stay only before a character that could belong to the name.
@@ -46,7 +66,9 @@ fn bare(text: &str) -> String {
             continue;
         };
         let joins = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '.' | '-');
-        let is_own = name.starts_with(|first: char| first.is_ascii_lowercase());
+        // A bare name has no digits.
+        let is_own = name.starts_with(|first: char| first.is_ascii_lowercase())
+            && (name.contains('.') || !name.bytes().any(|byte| byte.is_ascii_digit()));
         if !is_own || after.starts_with(joins) || before.ends_with('$') {
             made.push_str(&format!("${{{name}}}"));
         } else {
@@ -105,11 +127,17 @@ mod tests {
             ("{header.X-A} b", Ok("$header.X-A b")),
             ("{host}/{env.NAME}", Ok("$host/${NAME}")),
             ("a$b", Ok("a$$b")),
+            ("{vars.a}/{vars.b}{vars.a}x", Ok("$a/$$b${a}x")),
             ("{re.a.1}", Err("{re.a.1}")),
             ("{ \"json\": 1 }", Ok("{ \"json\": 1 }")),
         ];
         for (text, here) in cases {
-            let made = template(text).map(|made| environment::written(&made));
+            let made = template(text, &mut |name| match name {
+                "vars.a" => Ok(Filled::Value("a".to_owned())),
+                "vars.b" => Ok(Filled::Text("$b".to_owned())),
+                _ => Err(format!("{{{name}}}")),
+            });
+            let made = made.map(|made| environment::written(&made));
             assert_eq!(made.as_deref().map_err(String::as_str), here, "{text}");
         }
     }

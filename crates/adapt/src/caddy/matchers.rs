@@ -2,56 +2,135 @@
 
 use std::collections::BTreeMap;
 
-use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
+use super::texts::{self, CaddyText, Texts};
+use crate::definitions::Definitions;
+use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs, literal};
 use crate::source::Directive;
 use crate::{environment, values};
 
-/// The named matchers of a site, without the `@`.
-pub(super) type Named<'s> = BTreeMap<&'s str, Expression>;
+/// The names of a block.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Named<'s> {
+    /// Matchers, without the `@`.
+    matchers: BTreeMap<&'s str, Expression>,
+    pub(super) texts: Texts,
+}
 
-/// Constants that the directive `vars` sets for all requests of a block; `None` if the value is not constant.
-type Constants<'s> = BTreeMap<&'s str, Option<&'s str>>;
+/// What matchers are read with.
+pub(super) struct MatcherReader<'r> {
+    pub(super) texts: &'r Texts,
+    pub(super) definitions: &'r mut Definitions,
+}
 
-pub(super) fn named<'s>(block: &'s [Directive], outer: &Named<'s>) -> Named<'s> {
-    let mut constants = Constants::new();
-    for directive in block.iter().filter(|directive| directive.name == "vars") {
-        let pairs: Vec<(&str, &str)> = match directive.words.as_slice() {
-            [name, value] if !name.starts_with(['/', '@', '*']) => vec![(name, value)],
-            [] => directive.inner().iter().map(|inner| (inner.name.as_str(), inner.word(0))).collect(),
-            [_, rest @ ..] => rest.first().map(|name| (name.as_str(), "{}")).into_iter().collect(),
-        };
-        for (name, value) in pairs {
-            let is_constant = !value.contains('{') && !constants.contains_key(name);
-            constants.insert(name, is_constant.then_some(value));
-        }
-    }
+/// Reads the maps, variables and matchers of a block.
+pub(super) fn named<'s>(
+    block: &'s [Directive],
+    outer: &Named<'s>,
+    definitions: &mut Definitions,
+) -> Named<'s> {
     let mut named = outer.clone();
-    for directive in block {
-        let Some(name) = directive.name.strip_prefix('@') else { continue };
-        let expression = match &directive.block {
-            Some(inner) => set(inner, &constants),
-            None if directive.word(0) == "vars" => vars(directive, &directive.words[1..], &constants),
-            None => one(directive, directive.word(0), directive.words.get(1..).unwrap_or_default()),
-        };
-        named.insert(name, expression);
+    for directive in block.iter().filter(|directive| directive.name == "map") {
+        texts::map(directive, &mut named.texts);
     }
+    let is_definition = |directive: &&Directive| directive.name.starts_with('@');
+    let mut variables: Vec<&Directive> = block.iter().filter(|directive| directive.name == "vars").collect();
+    // The most specific is the last to set a variable.
+    variables.sort_by_key(|directive| match directive.word(0) {
+        path if path.starts_with('/') => (1, path.len()),
+        name => (usize::from(name.starts_with('@')), 0),
+    });
+    for directive in variables {
+        let mut all = named.clone();
+        all.define(block.iter().filter(is_definition), definitions);
+        set_variables(directive, &all, &mut named.texts, definitions);
+    }
+    named.define(block.iter().filter(is_definition), definitions);
     named
 }
 
-/// Whether a variable or placeholder has one of these values.
-fn vars(directive: &Directive, words: &[String], constants: &Constants<'_>) -> Expression {
-    let Some((name, values)) = words.split_first() else {
-        return Expression::Unsaid("`vars` names no variable".to_owned());
-    };
-    if let Some(atoms) = super::cel::equals(name, values) {
-        return Expression::Any(atoms, directive.number);
-    }
-    match constants.get(name.as_str()) {
-        Some(Some(constant)) => {
-            let never = Expression::Any(Vec::new(), directive.number);
-            if values.iter().any(|value| value == constant) { never.not() } else { never }
+impl<'s> Named<'s> {
+    fn define(&mut self, all: impl Iterator<Item = &'s Directive>, definitions: &mut Definitions) {
+        for directive in all {
+            let Some(name) = directive.name.strip_prefix('@') else { continue };
+            let mut reader = MatcherReader { texts: &self.texts, definitions };
+            let expression = match &directive.block {
+                Some(inner) => reader.set(inner),
+                None => {
+                    reader.one(directive, directive.word(0), directive.words.get(1..).unwrap_or_default())
+                }
+            };
+            self.matchers.insert(name, expression);
         }
-        _ => Expression::Unsaid(format!("the value of {name} is not constant")),
+    }
+}
+
+/// Applies a directive `vars`.
+fn set_variables(directive: &Directive, named: &Named<'_>, texts: &mut Texts, definitions: &mut Definitions) {
+    let (matcher, count) = expression(directive, named);
+    let words = directive.words.get(count..).unwrap_or_default();
+    let pairs: Vec<(&str, &str)> = match words {
+        [name, value] => vec![(name, value)],
+        [] => directive.inner().iter().map(|inner| (inner.name.as_str(), inner.word(0))).collect(),
+        _ => return,
+    };
+    let condition = matcher.map(|matcher| {
+        let schema = definitions.schema();
+        matcher.formula()?.written(&schema).ok_or_else(|| "its condition is too long".to_owned())
+    });
+    for (name, value) in pairs {
+        let name = format!("vars.{name}");
+        let new = CaddyText::read(value, texts).map(|text| text.set_by(directive));
+        let made = match &condition {
+            None => new,
+            Some(condition) => {
+                let old = texts.get(&name).cloned().unwrap_or_else(|| Ok(CaddyText::constant("")));
+                chosen(condition.clone(), new, old, definitions)
+            }
+        };
+        texts.insert(name, made);
+    }
+}
+
+/// One text under a condition, and else another.
+fn chosen(
+    condition: Result<String, String>,
+    new: Result<CaddyText, String>,
+    old: Result<CaddyText, String>,
+    definitions: &mut Definitions,
+) -> Result<CaddyText, String> {
+    let (condition, new, old) = (condition?, new?, old?);
+    let possible = new.possible().zip(old.possible()).map(|(new, old)| new.into_iter().chain(old).collect());
+    let text = format!("({condition} ? {} : {})", new.written(definitions)?, old.written(definitions)?);
+    let mut made = CaddyText::expression(text, possible);
+    made.from = [old.from, new.from].concat();
+    Ok(made)
+}
+
+impl MatcherReader<'_> {
+    /// Whether a variable or placeholder has one of these values.
+    fn vars(&mut self, directive: &Directive, words: &[String]) -> Expression {
+        let Some((name, values)) = words.split_first() else {
+            return Expression::Unsaid("`vars` names no variable".to_owned());
+        };
+        if let Some(atoms) = super::cel::equals(name, values) {
+            return Expression::Any(atoms, directive.number);
+        }
+        let placeholder = if name.starts_with('{') { name.clone() } else { format!("{{vars.{name}}}") };
+        let text = match CaddyText::read(&placeholder, self.texts) {
+            Ok(text) => text,
+            Err(_) => return Expression::Unsaid(format!("the value of {name} is not known")),
+        };
+        if let Some(only) = text.only() {
+            let never = Expression::Any(Vec::new(), directive.number);
+            return if values.contains(&only) { never.not() } else { never };
+        }
+        match text.written(self.definitions) {
+            Ok(text) => {
+                let is = |value: &String| Atom::When(format!("{text} == {}", literal(value)));
+                Expression::Any(values.iter().map(is).collect(), directive.number)
+            }
+            Err(why) => Expression::Unsaid(why),
+        }
     }
 }
 
@@ -63,7 +142,7 @@ pub(super) fn expression(directive: &Directive, named: &Named<'_>) -> (Option<Ex
     }
     if let Some(name) = word.strip_prefix('@') {
         let unknown = || Expression::Unsaid(format!("there is no matcher {word}"));
-        return (Some(named.get(name).cloned().unwrap_or_else(unknown)), 1);
+        return (Some(named.matchers.get(name).cloned().unwrap_or_else(unknown)), 1);
     }
     if word.starts_with('/') && environment::is_in(word) {
         return (Some(Expression::Unsaid("its path comes from the environment".to_owned())), 1);
@@ -74,95 +153,95 @@ pub(super) fn expression(directive: &Directive, named: &Named<'_>) -> (Option<Ex
     (None, 0)
 }
 
-/// Parses a matcher set. All conditions must hold, but only one of those with the same kind and field.
-fn set(block: &[Directive], constants: &Constants<'_>) -> Expression {
-    let mut kinds: Vec<(String, Vec<Expression>)> = Vec::new();
-    for directive in block {
-        let kind = match directive.name.as_str() {
-            name @ ("header" | "header_regexp") => {
-                let field = directive.words.iter().rev().nth(1).or(directive.words.first());
-                format!("{name} {}", field.map_or(String::new(), |field| field.to_ascii_lowercase()))
+impl MatcherReader<'_> {
+    /// Parses a matcher set. All conditions must hold, but only one of those with the same kind and field.
+    fn set(&mut self, block: &[Directive]) -> Expression {
+        let mut kinds: Vec<(String, Vec<Expression>)> = Vec::new();
+        for directive in block {
+            let kind = match directive.name.as_str() {
+                name @ ("header" | "header_regexp") => {
+                    let field = directive.words.iter().rev().nth(1).or(directive.words.first());
+                    format!("{name} {}", field.map_or(String::new(), |field| field.to_ascii_lowercase()))
+                }
+                "query" if directive.words.len() == 1 => {
+                    format!("query {}", directive.word(0).split('=').next().unwrap_or_default())
+                }
+                "query" => format!("query {}", directive.number),
+                "vars" => format!("vars {}", directive.word(0)),
+                // Several of these must all hold.
+                name @ ("not" | "expression") => format!("{name} {}", directive.number),
+                name => name.to_owned(),
+            };
+            let expression = self.one(directive, &directive.name, &directive.words);
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, list)) => list.push(expression),
+                None => kinds.push((kind, vec![expression])),
             }
-            "query" if directive.words.len() == 1 => {
-                format!("query {}", directive.word(0).split('=').next().unwrap_or_default())
-            }
-            "query" => format!("query {}", directive.number),
-            "vars" => format!("vars {}", directive.word(0)),
-            // Several of these must all hold.
-            name @ ("not" | "expression") => format!("{name} {}", directive.number),
-            name => name.to_owned(),
-        };
-        let expression = match directive.name.as_str() {
-            "vars" => vars(directive, &directive.words, constants),
-            name => one(directive, name, &directive.words),
-        };
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, list)) => list.push(expression),
-            None => kinds.push((kind, vec![expression])),
         }
+        Expression::all(kinds.into_iter().map(|(_, list)| Expression::either(list)).collect())
     }
-    Expression::all(kinds.into_iter().map(|(_, list)| Expression::either(list)).collect())
-}
 
-pub(super) fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
-    if words.iter().any(|word| environment::is_in(word)) {
-        return Expression::Unsaid("its value comes from the environment".to_owned());
-    }
-    let unsaid = || Expression::Unsaid(format!("routes cannot match on `{name}`"));
-    let each = |made: &dyn Fn(&str) -> Option<Atom>| {
-        let atoms: Option<Vec<Atom>> = words.iter().map(|word| made(word)).collect();
-        atoms
-            .filter(|atoms| !atoms.is_empty())
-            .map_or_else(unsaid, |atoms| Expression::Any(atoms, directive.number))
-    };
-    match name {
-        "path" => each(&path),
-        "path_regexp" => {
-            let pattern = words.last().and_then(|pattern| values::expression(pattern, false).ok());
-            pattern.map_or_else(unsaid, |pattern| {
-                Expression::Any(vec![Atom::Path(PathIs::Pattern(pattern))], directive.number)
-            })
+    pub(super) fn one(&mut self, directive: &Directive, name: &str, words: &[String]) -> Expression {
+        if words.iter().any(|word| environment::is_in(word)) {
+            return Expression::Unsaid("its value comes from the environment".to_owned());
         }
-        "host" => each(&|host| HostIs::named(host).map(Atom::Host)),
-        "method" => {
-            let methods = words.iter().map(|method| method.to_ascii_uppercase()).collect();
-            Expression::Any(vec![Atom::Methods(methods)], directive.number)
-        }
-        "expression" => super::cel::read(&words.join(" "), directive),
-        "header" | "query" | "header_regexp" => fields(directive, name, words).unwrap_or_else(unsaid),
-        "remote_ip" | "client_ip" => {
-            let networks: Vec<String> = words
-                .iter()
-                .filter(|word| *word != "forwarded")
-                .flat_map(|word| {
-                    if word == "private_ranges" {
-                        PRIVATE.map(str::to_owned).to_vec()
-                    } else {
-                        vec![word.clone()]
-                    }
+        let unsaid = || Expression::Unsaid(format!("routes cannot match on `{name}`"));
+        let each = |made: &dyn Fn(&str) -> Option<Atom>| {
+            let atoms: Option<Vec<Atom>> = words.iter().map(|word| made(word)).collect();
+            atoms
+                .filter(|atoms| !atoms.is_empty())
+                .map_or_else(unsaid, |atoms| Expression::Any(atoms, directive.number))
+        };
+        match name {
+            "path" => each(&path),
+            "path_regexp" => {
+                let pattern = words.last().and_then(|pattern| values::expression(pattern, false).ok());
+                pattern.map_or_else(unsaid, |pattern| {
+                    Expression::Any(vec![Atom::Path(PathIs::Pattern(pattern))], directive.number)
                 })
-                .collect();
-            let are_networks =
-                !networks.is_empty() && networks.iter().all(|network| values::is_network(network));
-            if are_networks {
-                Expression::Any(vec![Atom::Clients(networks)], directive.number)
-            } else {
-                unsaid()
             }
+            "host" => each(&|host| HostIs::named(host).map(Atom::Host)),
+            "method" => {
+                let methods = words.iter().map(|method| method.to_ascii_uppercase()).collect();
+                Expression::Any(vec![Atom::Methods(methods)], directive.number)
+            }
+            "vars" => self.vars(directive, words),
+            "expression" => super::cel::read(&words.join(" "), directive, self),
+            "header" | "query" | "header_regexp" => fields(directive, name, words).unwrap_or_else(unsaid),
+            "remote_ip" | "client_ip" => {
+                let networks: Vec<String> = words
+                    .iter()
+                    .filter(|word| *word != "forwarded")
+                    .flat_map(|word| {
+                        if word == "private_ranges" {
+                            PRIVATE.map(str::to_owned).to_vec()
+                        } else {
+                            vec![word.clone()]
+                        }
+                    })
+                    .collect();
+                let are_networks =
+                    !networks.is_empty() && networks.iter().all(|network| values::is_network(network));
+                if are_networks {
+                    Expression::Any(vec![Atom::Clients(networks)], directive.number)
+                } else {
+                    unsaid()
+                }
+            }
+            "protocol" => match words {
+                [scheme] if scheme == "https" => Expression::Tls,
+                [scheme] if scheme == "http" => Expression::Tls.not(),
+                [version] => version_is(version)
+                    .map_or_else(unsaid, |said| Expression::Any(vec![Atom::When(said)], directive.number)),
+                _ => unsaid(),
+            },
+            "not" => match (&directive.block, words.split_first()) {
+                (Some(inner), _) if name == directive.name => self.set(inner).not(),
+                (_, Some((first, rest))) => self.one(directive, first, rest).not(),
+                _ => unsaid(),
+            },
+            _ => unsaid(),
         }
-        "protocol" => match words {
-            [scheme] if scheme == "https" => Expression::Tls,
-            [scheme] if scheme == "http" => Expression::Tls.not(),
-            [version] => version_is(version)
-                .map_or_else(unsaid, |said| Expression::Any(vec![Atom::When(said)], directive.number)),
-            _ => unsaid(),
-        },
-        "not" => match (&directive.block, words.split_first()) {
-            (Some(inner), _) if name == directive.name => set(inner, &Constants::new()).not(),
-            (_, Some((first, rest))) => one(directive, first, rest).not(),
-            _ => unsaid(),
-        },
-        _ => unsaid(),
     }
 }
 

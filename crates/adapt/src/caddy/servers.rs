@@ -1,7 +1,8 @@
 //! Directives for servers and files.
 
 use super::directives::CaddyDraft;
-use super::{CaddyAdapter, format, from, milliseconds};
+use super::texts::CaddyText;
+use super::{CaddyAdapter, from, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules;
 use crate::sheet::name_of;
@@ -22,6 +23,11 @@ impl<'s> CaddyAdapter<'s> {
         let transport = directive.inner().iter().find(|inner| inner.name == "transport");
         let has_tls = transport
             .is_some_and(|transport| transport.inner().iter().any(|inner| inner.name.starts_with("tls")));
+        if let [(word, _)] = servers.as_slice()
+            && let Some(value) = self.named_upstream(directive, word, has_tls, made)
+        {
+            return self.passed(directive, value, made);
+        }
         let mut base = String::new();
         let is_first =
             directive.inner().iter().any(|inner| inner.name == "lb_policy" && inner.word(0) == "first");
@@ -64,8 +70,61 @@ impl<'s> CaddyAdapter<'s> {
             table.set("balance", "two-choices", vec![why]);
         }
         let name = self.sheet.upstream(&base, table);
+        self.passed(directive, name, made);
+    }
+
+    /// Creates an upstream for each address that a text with placeholders can be. Returns the value that names them;
+    /// `None` if the text has none, or any address.
+    fn named_upstream(
+        &mut self,
+        directive: &'s Directive,
+        word: &str,
+        has_tls: bool,
+        made: &mut CaddyDraft<'s>,
+    ) -> Option<String> {
+        let text = CaddyText::read(word, &made.texts).ok().filter(|_| word.contains('{'))?;
+        if text.only().is_some() {
+            return None;
+        }
+        let mut table = DraftTable::new("", from(directive));
+        for inner in directive.inner() {
+            self.server_option(inner, &mut table, made);
+        }
+        let mut upstreams = std::mem::take(&mut self.sheet.upstreams);
+        let mut change = |address: &str| {
+            let (url, protocol) =
+                url(address, has_tls).ok_or_else(|| format!("{address} is not the address of a server"))?;
+            let mut own = table.clone();
+            own.set("servers", vec![url.clone()], from(directive));
+            if protocol == "h2" {
+                own.set("protocol", "h2", Vec::new());
+            }
+            let base = name_of(url.split_once("://").map_or(url.as_str(), |(_, host)| host));
+            Ok(crate::sheet::upstream(&mut upstreams, &base, own))
+        };
+        let definitions = &mut self.sheet.definitions;
+        let changed = text.changed("backend", &mut change, definitions);
+        self.sheet.upstreams = upstreams;
+        let value = changed.and_then(|value| {
+            let value = value.ok_or_else(|| "it can be any address".to_owned())?;
+            self.sheet.definitions.value("upstream_name", &value, text.from(directive))
+        });
+        match value {
+            Ok(value) => Some(format!("${{{value}}}")),
+            Err(why) => {
+                self.sheet.refuse(
+                    directive.number,
+                    &why,
+                    "write a map of the names of upstreams: docs/maps.md",
+                );
+                None
+            }
+        }
+    }
+
+    fn passed(&mut self, directive: &'s Directive, upstream: String, made: &mut CaddyDraft<'s>) {
         let options = &mut made.outcome.options;
-        options.set("upstream", name, from(directive));
+        options.set("upstream", upstream, from(directive));
         if !made.strip.is_empty() {
             let pattern = format!("{}/(.*)", values::escaped(&made.strip));
             options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
@@ -327,10 +386,19 @@ impl<'s> CaddyAdapter<'s> {
         let own = inner("root").map(|root| (root, root.word(0)));
         let outer = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
         let mut origins = from(directive);
+        let has_page =
+            made.fallback.is_some() || words.iter().any(|word| word == "browse") || inner("browse").is_some();
         let root = match own.or(outer) {
             Some((root, path)) => {
                 origins.extend(from(root));
-                format::template(path).ok().filter(|path| !path.contains('$') && !path.is_empty())
+                let (fixed, rest) =
+                    path.split_once('{').map_or((path, None), |(fixed, rest)| (fixed, Some(rest)));
+                // A folder with values is below a fixed one.
+                let is_below = fixed.trim_end_matches('/').contains('/') && !has_page;
+                let is_value =
+                    |name: &str| made.texts.contains_key(name.split('}').next().unwrap_or_default());
+                let is_known = rest.is_none_or(|rest| is_below && rest.split('{').all(is_value));
+                self.template(directive, path, made).ok().filter(|path| is_known && !path.is_empty())
             }
             None => Some(".".to_owned()),
         };

@@ -2,8 +2,10 @@
 
 use super::directives::{CaddyDraft, sorted};
 use super::matchers::{self, Named};
+use super::texts::Texts;
 use super::{CaddyAdapter, from};
 use crate::RemarkKind;
+use crate::definitions::Definitions;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules::{self, Atom, HostIs, RegionOutcome, Test};
 use crate::sheet::one_or_list;
@@ -149,9 +151,10 @@ impl<'s> CaddyAdapter<'s> {
     }
 
     fn routes_at(&mut self, site: &CaddySite<'s>, has_tls: bool) -> Vec<DraftTable> {
-        let named = matchers::named(site.block, &Named::new());
+        let definitions = &mut self.sheet.definitions;
+        let named = matchers::named(site.block, &Named::default(), definitions);
         let mut tests: Vec<Test> = Vec::new();
-        gather(site.block, &named, &mut tests);
+        gather(site.block, &named, &mut tests, definitions);
         for test in &tests {
             for origin in &test.from {
                 let StatementOrigin::Directive(number) = origin else { continue };
@@ -163,13 +166,15 @@ impl<'s> CaddyAdapter<'s> {
             }
         }
         let steps = sorted(site.block, &named);
-        let found = rules::routes(&tests, &mut |holds| {
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| {
             let outcome = RegionOutcome { from: from(site.head), options: DraftTable::default() };
             let mut made = CaddyDraft {
                 outcome,
                 root: None,
                 fallback: None,
                 strip: String::new(),
+                texts: Texts::new(),
                 has_tls,
                 is_done: false,
             };
@@ -406,7 +411,7 @@ fn looks_like_address(name: &str) -> bool {
 }
 
 /// Collects the conditions of all directives in a block and its inner blocks.
-fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>) {
+fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>, definitions: &mut Definitions) {
     for directive in block {
         if directive.name.starts_with('@') {
             continue;
@@ -415,9 +420,9 @@ fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>) {
             expression.tests(tests);
         }
         if super::directives::has_directives(&directive.name) {
-            let named = matchers::named(directive.inner(), named);
+            let named = matchers::named(directive.inner(), named, definitions);
             let mut inner = Vec::new();
-            gather(directive.inner(), &named, &mut inner);
+            gather(directive.inner(), &named, &mut inner, definitions);
             if let Some(prefix) = super::directives::stripped(directive) {
                 // The inner conditions see the rest of the path.
                 for test in &mut inner {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 13] = [
+const SAMPLES: [&str; 17] = [
     include_str!("../../samples/caddy/01-reverse-proxy.Caddyfile"),
     include_str!("../../samples/caddy/02-automatic-https.Caddyfile"),
     include_str!("../../samples/caddy/03-static-site.Caddyfile"),
@@ -17,6 +17,10 @@ const SAMPLES: [&str; 13] = [
     include_str!("../../samples/caddy/11-sets.Caddyfile"),
     include_str!("../../samples/caddy/12-handles.Caddyfile"),
     include_str!("../../samples/caddy/13-guards.Caddyfile"),
+    include_str!("../../samples/caddy/14-host-ports.Caddyfile"),
+    include_str!("../../samples/caddy/15-flags.Caddyfile"),
+    include_str!("../../samples/caddy/16-redirect-map.Caddyfile"),
+    include_str!("../../samples/caddy/17-tenants.Caddyfile"),
 ];
 
 #[track_caller]
@@ -162,6 +166,148 @@ fn matchers_that_no_option_expresses_become_expressions() {
         let found = routes(&checked(&format!(":80 {{\n {lines}\n reverse_proxy :1\n}}\n")));
         assert!(expected.iter().all(|route| found.iter().any(|found| found == route)), "{lines}: {found:#?}");
         assert!(found.len() >= expected.len(), "{lines}: {found:#?}");
+    }
+}
+
+/// The definitions before the routes, and the routes.
+fn parts(adapted: &Adapted) -> (String, Vec<String>) {
+    let text = options(adapted).join("\n");
+    let before = text.split("[[route]]\n").next().unwrap_or_default();
+    let defined = before.find("[map.").or_else(|| before.find("[values]")).map_or("", |at| &before[at..]);
+    (defined.trim().replace('\n', "; "), routes(adapted))
+}
+
+#[test]
+fn maps_and_variables_become_maps_and_values() {
+    let a = "upstream = \"127.0.0.1-1\"";
+    let map =
+        "[map.x]; key = 'request.host'; default = \"d\"; entries = { \"a.b\" = \"1\", \"c.d\" = \"2\" }";
+    let header = |value: &str| format!("response_headers = {{ set = {{ X-A = \"{value}\" }} }}; {a}");
+    let cases: [(&str, String, &[String]); 11] = [
+        (
+            "map {host} {x} {\n a.b 1\n c.d 2\n default d\n }\n header X-A {x}",
+            format!("{map}; [values]; x = 'map.x'"),
+            &[header("$x")],
+        ),
+        (
+            "map {host} {x} {\n a.b 1\n c.d 2\n default d\n }\n @m vars {x} 1 d\n respond @m 403",
+            map.to_owned(),
+            &["when = '(map.x == \"1\") || (map.x == \"d\")'; respond = { status = 403 }".to_owned(), a.to_owned()],
+        ),
+        (
+            "map {host} {x} {\n a.b 1\n c.d 2\n default d\n }\n @m expression {x} == \"1\"\n respond @m 403",
+            map.to_owned(),
+            &["when = 'map.x == \"1\"'; respond = { status = 403 }".to_owned(), a.to_owned()],
+        ),
+        // The first line that matches counts; - leaves the decision to the next.
+        (
+            "map {path} {x} {y} {\n /a 1 -\n ~^/[ab] 2 3\n }\n header X-A {x}{y}",
+            "[map.x]; key = 'request.path'; kind = \"regex\"; default = \"\"; \
+             entries = { \"^/a$\" = \"1\", \"^/[ab]\" = \"2\" }; \
+             [map.y]; key = 'request.path'; kind = \"regex\"; default = \"\"; entries = { \"^/[ab]\" = \"3\" }; \
+             [values]; x = 'map.x'; y = 'map.y'"
+                .to_owned(),
+            &[header("$x$y")],
+        ),
+        // An address names its upstream.
+        (
+            "map {host} {x} {\n a.b 8\n default 9\n }\n reverse_proxy h:{x}",
+            "[map.x]; key = 'request.host'; default = \"h-9\"; entries = { \"a.b\" = \"h-8\" }; \
+             [values]; upstream_name = 'map.x'"
+                .to_owned(),
+            &["upstream = \"${upstream_name}\"".to_owned()],
+        ),
+        (
+            "@m method POST\n vars x a:8\n vars @m x b:9\n reverse_proxy {vars.x}",
+            "[values]; backend = 'request.method == \"POST\" ? \"b:9\" : \"a:8\"'; \
+             upstream_name = 'values.backend == \"a:8\" ? \"a-8\" : \"b-9\"'"
+                .to_owned(),
+            &["upstream = \"${upstream_name}\"".to_owned()],
+        ),
+        // A redirect to one of several URLs.
+        (
+            "map {path} {x} {\n /a /b\n /c https://c.d\n }\n @m not vars {x} \"\"\n redir @m {x}",
+            "[map.x]; key = 'request.path'; default = \"\"; entries = { \"/a\" = \"/b\", \"/c\" = \"https://c.d\" }"
+                .to_owned(),
+            &[
+                format!("when = 'map.x == \"\"'; {a}"),
+                "when = 'map.x == \"/b\"'; redirect = { to = \"/b?\", status = 302 }".to_owned(),
+                "redirect = { to = \"https://c.d?\", status = 302 }".to_owned(),
+            ],
+        ),
+        ("vars x y\n header X-A {vars.x}$", String::new(), &[header("y$$")]),
+        (
+            "vars x {path}\n respond \"{vars.x} of {host}, {\\\"a\\\": 1}\" 200",
+            "[values]; x = 'request.path'".to_owned(),
+            &["respond = { status = 200, body = \"${x} of ${host}, {\\\"a\\\": 1}\", content_type = \"text/plain; charset=utf-8\" }".to_owned()],
+        ),
+        (
+            "vars x 1\n vars /a* x 2\n vars /a/b x 3\n header X-A {vars.x}",
+            "[values]; x = 'request.path == \"/a/b\" ? \"3\" : (request.path.startsWith(\"/a\") ? \"2\" : \"1\")'"
+                .to_owned(),
+            &[header("$x")],
+        ),
+        (
+            "map {host} {site} {\n a.b one\n default two\n }\n root * /srv/{site}/www\n file_server",
+            "[map.site]; key = 'request.host'; default = \"two\"; entries = { \"a.b\" = \"one\" }; [values]; site = 'map.site'"
+                .to_owned(),
+            &[
+                "files = { root = \"/srv/$site/www\", index = [\"index.html\", \"index.txt\"], symlinks = true }"
+                    .to_owned(),
+            ],
+        ),
+    ];
+    for (lines, defined, expected) in cases {
+        let end = if lines.contains("reverse_proxy") || lines.contains("file_server") {
+            ""
+        } else {
+            "reverse_proxy :1"
+        };
+        let adapted = checked(&format!(":80 {{\n {lines}\n {end}\n}}\n"));
+        let (found, routes) = parts(&adapted);
+        assert_eq!((found, routes.as_slice()), (defined, expected), "{lines}\n{:?}", adapted.remarks);
+    }
+}
+
+#[test]
+fn placeholders_that_are_not_known_are_refused_and_protect() {
+    let closed =
+        "respond = { status = 501, body = \"not taken over from caddy\\n\", content_type = \"text/plain\" }";
+    let a = "upstream = \"127.0.0.1-1\"";
+    let cases = [
+        (
+            "map {labels} {x} {\n a 1\n }\n @m vars {x} 1\n respond @m 403",
+            closed,
+            "the value of {x} is not known",
+        ),
+        (
+            "map {host} {x} {\n ~(a) ${1}\n }\n @m vars {x} 1\n respond @m 403",
+            closed,
+            "a text of the map is not constant",
+        ),
+        ("map {host} {x} {y} {\n a 1\n }\n header X-A {y}", a, "fewer texts than there are placeholders"),
+        ("vars x {labels}\n header X-A {vars.x}", a, "{labels} has no equivalent"),
+        (
+            "vars x {labels}\n @m expression {vars.x} == \"a\"\n respond @m 403",
+            closed,
+            "{labels} has no equivalent",
+        ),
+        ("header X-A {vars.none}", a, "there is no variable {vars.none}"),
+        // The source is read when the placeholder is, after a directive has changed it.
+        (
+            "map {header.X-B} {x} {\n a 1\n }\n request_header X-B c\n reverse_proxy :1 {\n header_up X-A {x}\n }",
+            a,
+            "an earlier rule changes the field x-b",
+        ),
+        ("reverse_proxy {header.X-B}", "respond = { status = 503 }", "it can be any address"),
+        ("redir https://{header.X-B}/", closed, "its target is not a URL or path"),
+    ];
+    for (lines, last, why) in cases {
+        let adapted = checked(&format!(":80 {{\n {lines}\n reverse_proxy :1\n}}\n"));
+        let found = routes(&adapted);
+        assert!(found.iter().any(|route| route.ends_with(last)), "{lines}: {found:#?}");
+        let is_told = |remark: &crate::Remark| remark.kind == RemarkKind::Refused && remark.why.contains(why);
+        assert!(adapted.remarks.iter().any(is_told), "{lines}: {:?}", adapted.remarks);
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use expression::Schema;
+
+use super::expressions::SampleReader;
 use super::samples;
 use super::syntax::{HaproxyLine, HaproxySection};
-use crate::Include;
 use crate::draft::StatementOrigin;
-use crate::rules::{Atom, Expression, Test};
+use crate::rules::{Atom, Expression, Formula, Test};
 
 /// The requests that a counter has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,14 +73,13 @@ pub(super) struct KnownFacts {
     pub(super) is_above: bool,
 }
 
-pub(super) type Acls = BTreeMap<String, Vec<Criterion>>;
+/// The lines of each ACL. They are read where a rule names them, because variables depend on the rules before it.
+pub(super) type Acls<'s> = BTreeMap<&'s str, Vec<&'s HaproxyLine>>;
 
-pub(super) fn acls(section: &HaproxySection, include: Include<'_>) -> Acls {
+pub(super) fn acls(section: &HaproxySection) -> Acls<'_> {
     let mut acls = Acls::new();
     for line in section.lines.iter().filter(|line| line.word(0) == "acl") {
-        let name = line.word(1).to_owned();
-        let term = samples::term(line.words.get(2..).unwrap_or_default(), include);
-        acls.entry(name).or_default().push(Criterion { term, number: line.number });
+        acls.entry(line.word(1)).or_default().push(line);
     }
     acls
 }
@@ -86,8 +87,8 @@ pub(super) fn acls(section: &HaproxySection, include: Include<'_>) -> Acls {
 /// Parses the condition after `if` or `unless`. Also returns the index where it begins.
 pub(super) fn condition(
     line: &HaproxyLine,
-    acls: &Acls,
-    include: Include<'_>,
+    acls: &Acls<'_>,
+    reader: &mut SampleReader<'_, '_>,
 ) -> (Option<AclCondition>, usize) {
     let place = line.words.iter().position(|word| word == "if" || word == "unless");
     let Some(place) = place else { return (None, line.words.len()) };
@@ -111,9 +112,9 @@ pub(super) fn condition(
         }
         let any = if word == "{" {
             let inner: Vec<String> = words.by_ref().take_while(|word| *word != "}").cloned().collect();
-            vec![Criterion { term: samples::term(&inner, include), number: line.number }]
+            vec![Criterion { term: samples::term(&inner, reader), number: line.number }]
         } else {
-            named(word, acls, line.number)
+            named(word, acls, line.number, reader)
         };
         alternative.push(Literal { negated: std::mem::take(&mut negated), any });
     }
@@ -122,9 +123,16 @@ pub(super) fn condition(
 }
 
 /// Returns a named or predefined ACL.
-fn named(name: &str, acls: &Acls, number: usize) -> Vec<Criterion> {
-    if let Some(known) = acls.get(name) {
-        return known.clone();
+fn named(name: &str, acls: &Acls<'_>, number: usize, reader: &mut SampleReader<'_, '_>) -> Vec<Criterion> {
+    if let Some(lines) = acls.get(name) {
+        let criterion = |line: &&HaproxyLine| {
+            reader.number = line.number;
+            let term = samples::term(line.words.get(2..).unwrap_or_default(), reader);
+            Criterion { term, number: line.number }
+        };
+        let made = lines.iter().map(criterion).collect();
+        reader.number = number;
+        return made;
     }
     let method = |methods: &[&str]| {
         Term::Any(vec![Atom::Methods(methods.iter().map(|one| (*one).to_owned()).collect())])
@@ -159,6 +167,23 @@ impl Criterion {
             Term::Unsaid(why) => Expression::Unsaid(why.clone()),
         }
     }
+
+    fn formula(&self) -> Result<Formula, String> {
+        let any = |atoms: &Vec<Atom>| Formula::any(atoms.iter().cloned().map(Formula::Atom).collect());
+        match &self.term {
+            Term::Any(atoms) => Ok(any(atoms)),
+            Term::None(atoms) => Ok(any(atoms).negated()),
+            Term::Tls(is) => {
+                let has_tls = Formula::Atom(Atom::When("has(client.tls.version)".to_owned()));
+                Ok(if *is { has_tls } else { has_tls.negated() })
+            }
+            Term::Fixed(is) => Ok(Formula::Known(*is)),
+            Term::Unsaid(why) => Err(why.clone()),
+            Term::Port(_) | Term::Rate { .. } | Term::LoggedIn(_) => {
+                Err("its condition is not one of the request alone".to_owned())
+            }
+        }
+    }
 }
 
 impl AclCondition {
@@ -171,6 +196,29 @@ impl AclCondition {
         let all = |alternative: &Vec<Literal>| Expression::all(alternative.iter().map(literal).collect());
         let any = Expression::either(self.alternatives.iter().map(all).collect());
         if self.is_unless { any.not() } else { any }
+    }
+
+    /// The condition as an expression; `None` if it always holds.
+    ///
+    /// # Errors
+    /// Why it has no translation.
+    pub(super) fn written(&self, schema: &Schema) -> Result<Option<String>, String> {
+        let literal = |literal: &Literal| {
+            let any: Result<Vec<Formula>, String> = literal.any.iter().map(Criterion::formula).collect();
+            any.map(Formula::any).map(|any| if literal.negated { any.negated() } else { any })
+        };
+        let all = |alternative: &Vec<Literal>| {
+            let all: Result<Vec<Formula>, String> = alternative.iter().map(literal).collect();
+            all.map(Formula::all)
+        };
+        let any: Result<Vec<Formula>, String> = self.alternatives.iter().map(all).collect();
+        let any = Formula::any(any?);
+        match if self.is_unless { any.negated() } else { any } {
+            Formula::Known(true) => Ok(None),
+            formula => {
+                formula.written(schema).map(Some).ok_or_else(|| "its condition is too long".to_owned())
+            }
+        }
     }
 
     /// The limit in the condition: counter, number, and what it counts.

@@ -1,17 +1,20 @@
 //! Actions of rules: responses, redirects, fields, paths, passwords, rates.
 
 use super::acl::CountedRequests;
-use super::frontends::{ConditionVerdict, FrontendRule, RateRule, RequestFacts};
-use super::{HaproxyAdapter, format, values};
+use super::expressions::Sample;
+use super::format::{self, Filled, Piece};
+use super::frontends::{ConditionVerdict, RateRule, RequestFacts};
+use super::rule_sets::FrontendRule;
+use super::{HaproxyAdapter, values};
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::{self, FieldNow, Holds, PathNow, RegionOutcome};
-use crate::values as written;
+use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutcome};
+use crate::values::{self as written, bare};
 
 /// Unsupported actions, and what to do instead.
-const REFUSED: [(&str, &str, &str); 22] = [
-    ("set-var", "user-defined variables are not supported", "write the value where it is used"),
-    ("unset-var", "user-defined variables are not supported", "leave it out"),
-    ("set-var-fmt", "user-defined variables are not supported", "write the value where it is used"),
+const REFUSED: [(&str, &str, &str); 23] = [
+    ("set-var", "responses set no variables", "write the value where it is used: docs/conditions.md"),
+    ("unset-var", "responses set no variables", "leave it out"),
+    ("set-var-fmt", "responses set no variables", "write the value where it is used: docs/conditions.md"),
     ("lua", "there is no scripting", "use `forward_auth`, or do it in the server"),
     (
         "use-service",
@@ -44,8 +47,9 @@ const REFUSED: [(&str, &str, &str); 22] = [
     ("set-dst", "servers are named in the file", "write an [upstream.NAME]"),
     ("do-resolve", "servers are named in the file", "names are resolved again when their records expire"),
     ("send-spoe-group", "there are no agents", "use `forward_auth`"),
-    ("set-map", "there are no maps", "write a [[route]] for each case"),
-    ("add-acl", "there are no lists that change", "write `allow` and `deny`"),
+    ("set-map", "requests change no maps", "`vanward map set` and the admin API do: docs/maps.md"),
+    ("del-map", "requests change no maps", "`vanward map delete` and the admin API do: docs/maps.md"),
+    ("add-acl", "requests change no lists", "`vanward map set` and the admin API do: docs/maps.md"),
     ("normalize-uri", "paths are compared decoded, and ambiguous ones get 400", "leave it out"),
 ];
 
@@ -63,7 +67,7 @@ impl<'s> HaproxyAdapter<'s> {
             let action = action(rule);
             let is_skipped = allowed.is_some() && rule.line.word(0) == "http-request";
             // Rules about fields do not matter to requests that are refused: their conditions are decided last.
-            if is_skipped || is_minor(action) && !facts.is_in_order {
+            if is_skipped || sets_variable(action) || is_minor(action) && !facts.is_in_order {
                 continue;
             }
             match self.verdict(rule, facts, made, is_minor(action)) {
@@ -135,15 +139,18 @@ impl<'s> HaproxyAdapter<'s> {
                 self.returned(rule, made);
                 return true;
             }
-            "redirect" => return self.redirected(rule, made),
+            "redirect" => return self.redirected(rule, holds, made),
             "auth" => self.password(rule, made),
             "set-header" | "add-header" | "del-header" => {
                 holds.change_field(rule.line.word(2), field_now(rule, action));
                 self.field(rule, action, "request_headers", made);
             }
             "set-path" | "replace-path" => {
-                holds.change_path(path_now(rule, action));
-                self.path(rule, action, made);
+                let text = rule.words().get(2).map_or("", String::as_str);
+                let decided = if rule.samples.is_empty() { None } else { self.decided(rule, text, holds) };
+                let text = decided.as_deref().unwrap_or(text);
+                holds.change_path(path_now(text, action));
+                self.path(rule, text, action, made);
             }
             "track-sc0" | "track-sc1" | "track-sc2" | "track-sc" => self.sheet.say_if_unsaid(
                 rule.line.number,
@@ -227,15 +234,79 @@ impl<'s> HaproxyAdapter<'s> {
         while let Some(word) = words.next() {
             if let ("hdr", Some(name), Some(value)) =
                 (word.as_str(), words.clone().next(), words.clone().nth(1))
-                && let (true, Ok(value)) = (is_field_name(name), format::template(value))
+                && let (true, Ok(value)) = (is_field_name(name), self.template(rule, name, value))
             {
                 made.options.field("response_headers", "set", name, &value, Vec::new());
             }
         }
     }
 
+    /// Converts a log format to a text with variables and values. Values are named after `base`.
+    fn template(&mut self, rule: &FrontendRule<'s>, base: &str, text: &str) -> Result<String, String> {
+        let definitions = &mut self.sheet.definitions;
+        format::template(text, &mut |sample| match rule.samples.get(sample) {
+            Some(Ok(sample)) => match sample.only() {
+                Some(text) => Ok(Filled::Text(text.to_owned())),
+                None => {
+                    let text = sample.total();
+                    // A value that has a name keeps it.
+                    let own = text.strip_prefix("values.").filter(|name| definitions.has_value(name));
+                    match own {
+                        Some(name) => Ok(Filled::Value(name.to_owned())),
+                        None => definitions.value(base, bare(&text), rule.from()).map(Filled::Value),
+                    }
+                }
+            },
+            Some(Err(why)) => Err(format!("%[{sample}]: {why}")),
+            None => Err(format!("%[{sample}]")),
+        })
+    }
+
+    /// Replaces samples that are one of several constants by the one that these requests have.
+    fn decided(&mut self, rule: &FrontendRule<'s>, text: &str, holds: &Holds<'_>) -> Option<String> {
+        let mut made = String::new();
+        for piece in format::pieces(text).ok()? {
+            let Piece::Sample(text) = &piece else {
+                made.push_str(&piece.written());
+                continue;
+            };
+            match rule.samples.get(text) {
+                Some(Ok(sample)) => {
+                    made.push_str(&self.decided_sample(rule, sample, holds)?.replace('%', "%%"))
+                }
+                Some(Err(_)) => return None,
+                None => made.push_str(&piece.written()),
+            }
+        }
+        Some(made)
+    }
+
+    fn decided_sample(&self, rule: &FrontendRule<'s>, sample: &Sample, holds: &Holds<'_>) -> Option<String> {
+        /// Each is a route.
+        const TEXTS_MAX: usize = 200;
+        let holds_one = |atom: Atom| {
+            // Conditions of requests do not depend on TLS here.
+            Expression::Any(vec![atom], rule.line.number).verdict(holds, false)
+        };
+        if let Some(all) = &sample.alternatives {
+            for (atom, value) in all.iter() {
+                if holds_one(atom.clone()).ok()? {
+                    return Some(value.clone());
+                }
+            }
+            return None;
+        }
+        let possible = sample.possible.as_ref().filter(|possible| possible.len() <= TEXTS_MAX)?;
+        for text in possible {
+            if holds_one(Atom::When(sample.is_one_of(std::slice::from_ref(text)))).ok()? {
+                return Some(text.clone());
+            }
+        }
+        None
+    }
+
     /// Translates `redirect`. Returns whether that was possible.
-    fn redirected(&mut self, rule: &FrontendRule<'s>, made: &mut RegionOutcome) -> bool {
+    fn redirected(&mut self, rule: &FrontendRule<'s>, holds: &Holds<'_>, made: &mut RegionOutcome) -> bool {
         let status = rule.behind("code").and_then(|code| code.parse::<u64>().ok()).unwrap_or(302);
         let to = if let Some(scheme) = rule.behind("scheme") {
             Ok(format!("{scheme}://$host$path_and_query"))
@@ -251,13 +322,14 @@ impl<'s> HaproxyAdapter<'s> {
                 (false, _) => "$path_and_query",
             };
             let bare = if prefix == "/" { "" } else { prefix };
-            format::template(bare).map(|prefix| format!("{prefix}{path}"))
+            self.target(rule, bare, holds).map(|prefix| format!("{prefix}{path}"))
         } else {
-            format::template(rule.behind("location").unwrap_or("%"))
+            self.target(rule, rule.behind("location").unwrap_or("%"), holds)
         };
-        let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://", "$path", "${path"];
+        // With the port that clients send.
+        let to = to.map(|to| to.replacen("://$header.Host", "://$host", 1));
         let to = match to {
-            Ok(to) if begins.iter().any(|begin| to.starts_with(begin)) => to,
+            Ok(to) if crate::values::is_location(&to) => to,
             Ok(_) => {
                 self.sheet.refuse(
                     rule.line.number,
@@ -288,6 +360,31 @@ impl<'s> HaproxyAdapter<'s> {
         made.options.keep(&["auth", "rate_limit", "concurrency"]);
         made.options.set("redirect", DraftValue::Table(pairs.into()), rule.from());
         true
+    }
+
+    /// Converts the target of a redirect. A value that is its host, or has a query, has to be a constant.
+    fn target(&mut self, rule: &FrontendRule<'s>, text: &str, holds: &Holds<'_>) -> Result<String, String> {
+        let mut before = String::new();
+        let mut is_plain = true;
+        for piece in format::pieces(text)? {
+            if let Piece::Sample(sample) = &piece
+                && let Some(Ok(sample)) = rule.samples.get(sample)
+            {
+                let is_in_path =
+                    before.split_once("://").map_or(before.as_str(), |(_, rest)| rest).contains('/');
+                let has_marks = |text: &String| text.contains(['?', '#', '%']);
+                let is_path = !sample.possible.iter().flatten().any(has_marks);
+                is_plain &= is_in_path && is_path;
+            }
+            before.push_str(&piece.written());
+        }
+        if is_plain {
+            return self.template(rule, "target", text);
+        }
+        match self.decided(rule, text, holds) {
+            Some(text) => self.template(rule, "target", &text),
+            None => Err(format!("{text}, which leads to more URLs than can become routes")),
+        }
     }
 
     /// Answers 501 in place of an unsupported rule, so that its requests do not reach another rule.
@@ -360,7 +457,7 @@ impl<'s> HaproxyAdapter<'s> {
         if option == "request_headers" && by_itself.contains(&lower.as_str()) && is_found_out {
             return self.sheet.needless(rule.line.number, "servers always get this field");
         }
-        let value = match format::template(&text) {
+        let value = match self.template(rule, &name, &text) {
             Ok(value) => value,
             Err(variable) => {
                 let instead = "write the value, or a variable of docs/configuration.md";
@@ -390,15 +487,12 @@ impl<'s> HaproxyAdapter<'s> {
     }
 
     /// Translates `set-path` and `replace-path`.
-    fn path(&mut self, rule: &FrontendRule<'s>, action: &str, made: &mut RegionOutcome) {
-        let words = rule.words();
+    fn path(&mut self, rule: &FrontendRule<'s>, text: &str, action: &str, made: &mut RegionOutcome) {
         let rewritten = if action == "set-path" {
-            set_path(words.get(2).map_or("", String::as_str))
+            set_path(text)
         } else {
-            words
-                .get(2)
-                .zip(words.get(3))
-                .and_then(|(pattern, to)| Some((written::expression(pattern, false).ok()?, groups(to))))
+            let to = rule.words().get(3);
+            to.and_then(|to| Some((written::expression(text, false).ok()?, groups(to))))
         };
         let known =
             made.options.get("rewrite").is_some_and(|_| made.options.inner("rewrite", "path").is_some());
@@ -470,7 +564,7 @@ impl<'s> HaproxyAdapter<'s> {
                 return self.closed(rule, "its table or its key is not understood", made);
             }
         };
-        pairs.extend(when.iter().map(|when| ("when".to_owned(), when.as_str().into())));
+        pairs.extend(when.iter().map(|when| ("when".to_owned(), DraftValue::Expression(when.clone()))));
         let mut origins = rule.from();
         origins.extend(
             numbers
@@ -536,6 +630,11 @@ fn add_limit(option: &str, limit: DraftValue, origins: Vec<StatementOrigin>, mad
     made.options.set(option, limits, origins);
 }
 
+/// Whether a rule changes variables, which are values.
+fn sets_variable(action: &str) -> bool {
+    ["set-var(", "set-var-fmt(", "unset-var("].iter().any(|begin| action.starts_with(begin))
+}
+
 /// Whether a rule only adds to requests or responses that are let through.
 fn is_minor(action: &str) -> bool {
     matches!(action, "set-header" | "add-header" | "capture" | "set-log-level" | "set-nice" | "set-tos")
@@ -564,8 +663,7 @@ fn field_now(rule: &FrontendRule<'_>, action: &str) -> FieldNow {
 }
 
 /// The path after a rule that changes it.
-fn path_now(rule: &FrontendRule<'_>, action: &str) -> PathNow {
-    let text = rule.words().get(2).map_or("", String::as_str);
+fn path_now(text: &str, action: &str) -> PathNow {
     match text.split_once('%') {
         _ if action != "set-path" => PathNow::Unknown,
         None => PathNow::Is(text.to_owned()),

@@ -2,13 +2,15 @@
 
 use super::acl::{Term, condition};
 use super::binds::Bind;
+use super::maps::PatternFiles;
 use super::process::DAY;
 use super::syntax::HaproxyLine;
+use super::variables::Variables;
 use super::{HaproxyAdapter, values};
+use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules::{Atom, HostIs, RegionOutcome};
 use crate::sheet::name_of;
-use crate::{Include, RemarkKind};
 
 const HOUR: u64 = 3_600_000;
 const TEMPLATE_MAX: u64 = 1000;
@@ -559,11 +561,14 @@ impl<'s> HaproxyAdapter<'s> {
     }
 
     /// Returns server names (SNI) with the upstream for their connections.
-    fn names(&mut self, place: usize, include: Include<'_>) -> Vec<Passed> {
+    fn names(&mut self, place: usize, files: &mut PatternFiles<'_>) -> Vec<Passed> {
         let mut names: Vec<Passed> = Vec::new();
         let section = &self.sections[place];
+        let acls = self.acls[place].clone();
         for line in section.lines.iter().filter(|line| line.word(0) == "use_backend") {
-            let (condition, _) = condition(line, &self.acls[place], include);
+            let variables = Variables::default();
+            let mut reader = self.reader(line, files, &variables);
+            let (condition, _) = condition(line, &acls, &mut reader);
             let literals: Vec<_> =
                 condition.iter().flat_map(|condition| condition.alternatives.iter()).collect();
             let mut hosts = Vec::new();
@@ -606,9 +611,9 @@ impl<'s> HaproxyAdapter<'s> {
     }
 
     /// Translates a layer 4 frontend: to one backend, or by server name (SNI).
-    pub(super) fn pass_bytes(&mut self, place: usize, binds: &[Bind], include: Include<'_>) {
+    pub(super) fn pass_bytes(&mut self, place: usize, binds: &[Bind], files: &mut PatternFiles<'_>) {
         let section = &self.sections[place];
-        let names = self.names(place, include);
+        let names = self.names(place, files);
         let default = self.one(place, &["default_backend"]);
         let back = default.map_or(Some(place), |line| self.backend(line.word(1)));
         let upstream = back.and_then(|back| self.upstream(back));

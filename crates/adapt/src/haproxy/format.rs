@@ -1,39 +1,106 @@
 //! Log formats (`%[…]`, `%ci`) as variables of Vanward.
 
-/// Converts a log format, or returns the unsupported part.
-pub(crate) fn template(text: &str) -> Result<String, String> {
-    let mut made = String::new();
+/// A part of a log format.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Piece {
+    Text(String),
+    /// `%[sample]`
+    Sample(String),
+    /// `%ci`
+    Alias(String),
+}
+
+impl Piece {
+    /// As in a log format.
+    pub(crate) fn written(&self) -> String {
+        match self {
+            Self::Text(text) => text.replace('%', "%%"),
+            Self::Sample(sample) => format!("%[{sample}]"),
+            Self::Alias(name) => format!("%{name}"),
+        }
+    }
+}
+
+/// What a sample is in a text with variables.
+pub(crate) enum Filled {
+    Text(String),
+    /// The name of a value.
+    Value(String),
+}
+
+/// Splits a log format.
+///
+/// # Errors
+/// A bracket is not closed: the rest of the text.
+pub(crate) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut made: Vec<Piece> = Vec::new();
     let mut rest = text;
     while let Some(letter) = rest.chars().next() {
         let behind = &rest[letter.len_utf8()..];
-        match letter {
-            '$' => {
-                made.push_str("$$");
-                rest = behind;
-            }
-            '%' if behind.starts_with('%') => {
-                made.push('%');
-                rest = &behind[1..];
-            }
+        let text = match letter {
             '%' if behind.starts_with('[') => {
                 let end = closing(behind).ok_or_else(|| rest.to_owned())?;
-                let sample = &behind[1..end];
+                made.push(Piece::Sample(behind[1..end].to_owned()));
                 rest = &behind[end + 1..];
-                match constant(sample) {
-                    Some(text) => made.push_str(&text.replace('$', "$$")),
-                    None => push(&mut made, &variable(sample).ok_or_else(|| format!("%[{sample}]"))?, rest),
-                }
+                continue;
             }
-            '%' => {
+            '%' if !behind.starts_with('%') => {
                 let length = behind.bytes().take_while(u8::is_ascii_alphabetic).count();
-                let name = &behind[..length];
+                made.push(Piece::Alias(behind[..length].to_owned()));
                 rest = &behind[length..];
-                push(&mut made, short(name).ok_or_else(|| format!("%{name}"))?, rest);
+                continue;
             }
-            other => {
-                made.push(other);
-                rest = behind;
+            '%' => &behind[..1],
+            _ => &rest[..letter.len_utf8()],
+        };
+        match made.last_mut() {
+            Some(Piece::Text(known)) => known.push_str(text),
+            _ => made.push(Piece::Text(text.to_owned())),
+        }
+        rest = if letter == '%' { &behind[1..] } else { behind };
+    }
+    Ok(made)
+}
+
+/// Converts a log format to a text with variables, or returns the unsupported part. `other` converts samples that are
+/// no variables.
+pub(crate) fn template(
+    text: &str,
+    other: &mut dyn FnMut(&str) -> Result<Filled, String>,
+) -> Result<String, String> {
+    let mut made = String::new();
+    let mut pieces = pieces(text)?.into_iter().peekable();
+    while let Some(piece) = pieces.next() {
+        let name = match piece {
+            Piece::Text(text) => {
+                made.push_str(&text.replace('$', "$$"));
+                continue;
             }
+            Piece::Alias(name) => short(&name).ok_or_else(|| format!("%{name}"))?.to_owned(),
+            Piece::Sample(sample) => match (constant(&sample), variable(&sample)) {
+                (Some(text), _) => {
+                    made.push_str(&text.replace('$', "$$"));
+                    continue;
+                }
+                (None, Some(name)) => name,
+                (None, None) => match other(&sample)? {
+                    Filled::Value(name) => name,
+                    Filled::Text(text) => {
+                        made.push_str(&text.replace('$', "$$"));
+                        continue;
+                    }
+                },
+            },
+        };
+        let joins = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '.' | '-');
+        let is_plain = name.contains('.') || !name.bytes().any(|byte| byte.is_ascii_digit());
+        match pieces.peek() {
+            Some(Piece::Text(text)) if !text.starts_with(joins) && is_plain => {
+                made.push_str(&format!("${name}"))
+            }
+            Some(Piece::Text(_)) => made.push_str(&format!("${{{name}}}")),
+            _ if is_plain => made.push_str(&format!("${name}")),
+            _ => made.push_str(&format!("${{{name}}}")),
         }
     }
     Ok(made)
@@ -53,17 +120,6 @@ fn closing(text: &str) -> Option<usize> {
         }
     }
     None
-}
-
-/// Appends a variable, in braces before a character that could belong to its name.
-fn push(made: &mut String, name: &str, behind: &str) {
-    let joins = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '.' | '-');
-    if behind.starts_with(joins) {
-        made.push_str(&format!("${{{name}}}"));
-    } else {
-        made.push('$');
-        made.push_str(name);
-    }
 }
 
 /// Returns the text in `str(x)`.
@@ -146,11 +202,19 @@ mod tests {
             ("%[str(x)]%ci", Ok("x$client_address")),
             ("%[req.cook(id)];%[url_param(q)]", Ok("$cookie.id;$arg.q")),
             ("%[var(txn.host)]", Err("%[var(txn.host)]")),
+            ("%[var(txn.ab1)]%[var(txn.a)]c", Ok("${ab1}${a}c")),
+            ("%[var(txn.a)]%[var(txn.a)]/", Ok("$a$a/")),
             ("%[path", Err("%[path")),
             ("%Tq", Err("%Tq")),
         ];
+        let mut other =
+            |sample: &str| match sample.strip_prefix("var(txn.").and_then(|rest| rest.strip_suffix(')')) {
+                Some(name) if name.starts_with('a') => Ok(Filled::Value(name.to_owned())),
+                _ => Err(format!("%[{sample}]")),
+            };
         for (format, here) in cases {
-            assert_eq!(template(format).as_deref().map_err(String::as_str), here, "{format}");
+            let made = template(format, &mut other);
+            assert_eq!(made.as_deref().map_err(String::as_str), here, "{format}");
         }
     }
 }

@@ -1,47 +1,21 @@
 //! Applies each frontend's rules once for every kind of request that its conditions distinguish.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use super::HaproxyAdapter;
-use super::acl::{AclCondition, CountedRequests, KnownFacts, Term, condition};
+use super::acl::{AclCondition, CountedRequests, KnownFacts, Term};
 use super::binds::Bind;
-use super::syntax::HaproxyLine;
-use crate::Include;
+use super::choice::Chosen;
+use super::maps::PatternFiles;
+use super::rule_sets::{FrontendRule, RuleSet};
 use crate::draft::{DraftTable, StatementOrigin};
 use crate::rules::{self, Atom, Expression, Formula, Holds, RegionOutcome, Test};
-
-pub(super) struct FrontendRule<'s> {
-    pub(super) line: &'s HaproxyLine,
-    pub(super) condition: Option<AclCondition>,
-    /// The number of words before the condition.
-    pub(super) end: usize,
-}
-
-impl FrontendRule<'_> {
-    pub(super) fn words(&self) -> &[String] {
-        &self.line.words[..self.end]
-    }
-
-    /// Returns the word after another one, before the condition.
-    pub(super) fn behind(&self, name: &str) -> Option<&str> {
-        let place = self.words().iter().position(|word| word == name)?;
-        self.words().get(place + 1).map(String::as_str)
-    }
-
-    pub(super) fn from(&self) -> Vec<StatementOrigin> {
-        vec![StatementOrigin::Directive(self.line.number)]
-    }
-}
-
-pub(super) struct RuleSet<'s> {
-    pub(super) place: usize,
-    pub(super) requests: Vec<FrontendRule<'s>>,
-    pub(super) backends: Vec<FrontendRule<'s>>,
-    pub(super) responses: Vec<FrontendRule<'s>>,
-}
 
 #[derive(Clone, Copy)]
 pub(super) struct RequestFacts<'h> {
     pub(super) holds: &'h Holds<'h>,
-    has_tls: bool,
+    pub(super) has_tls: bool,
     port: Option<u16>,
     /// Whether conditions depend on fields that rules change, so that the order of all rules matters.
     pub(super) is_in_order: bool,
@@ -56,14 +30,6 @@ pub(super) struct RateRule {
     pub(super) numbers: Vec<usize>,
     /// The rest of the condition, for `when` of the rate.
     pub(super) when: Option<String>,
-}
-
-/// Where requests go after the rules of a frontend.
-enum Chosen {
-    Backend(usize),
-    /// A rule has answered.
-    Answered,
-    Nothing,
 }
 
 pub(super) enum ConditionVerdict {
@@ -82,7 +48,7 @@ struct Class {
 }
 
 impl<'s> HaproxyAdapter<'s> {
-    pub(super) fn frontends(&mut self, include: Include<'_>) {
+    pub(super) fn frontends(&mut self, files: &mut PatternFiles<'_>) {
         let mut http = Vec::new();
         for (place, section) in self.sections.iter().enumerate() {
             if !matches!(section.kind(), "frontend" | "listen") || self.is_statistics(place) {
@@ -91,14 +57,14 @@ impl<'s> HaproxyAdapter<'s> {
             self.timeouts(place);
             let binds = self.binds(place);
             if self.is_tcp(place) {
-                self.pass_bytes(place, &binds, include);
+                self.pass_bytes(place, &binds, files);
             } else {
                 http.push((place, binds));
             }
         }
         let mut made: Vec<(Vec<String>, Vec<DraftTable>)> = Vec::new();
         for (place, binds) in http {
-            for (addresses, tables) in self.routes(place, &binds, include) {
+            for (addresses, tables) in self.routes(place, &binds, files) {
                 made.push((addresses, tables));
             }
         }
@@ -137,20 +103,23 @@ impl<'s> HaproxyAdapter<'s> {
         &mut self,
         place: usize,
         binds: &[Bind],
-        include: Include<'_>,
+        files: &mut PatternFiles<'_>,
     ) -> Vec<(Vec<String>, Vec<DraftTable>)> {
-        let mut sets = vec![self.rules(place, include)];
-        let mut names: Vec<&str> = sets[0].backends.iter().map(|rule| rule.line.word(1)).collect();
-        names.extend(self.one(place, &["default_backend"]).map(|line| line.word(1)));
-        let mut reached = vec![place];
-        for name in names {
-            if let Some(backend) = self.backend(name)
-                && !reached.contains(&backend)
-            {
-                reached.push(backend);
-                sets.push(self.rules(backend, include));
+        let mut variables = Rc::default();
+        let mut sets = vec![self.rules(place, files, &mut variables)];
+        let named = sets[0].backends.iter().map(|rule| match &rule.backend {
+            None => self.backend(rule.line.word(1)).into_iter().collect(),
+            Some(name) => name.as_ref().map_or(Vec::new(), |name| self.candidates(name)),
+        });
+        let mut backends: Vec<usize> = named.flatten().collect();
+        backends.extend(self.one(place, &["default_backend"]).and_then(|line| self.backend(line.word(1))));
+        let mut reached = BTreeSet::from([place]);
+        for backend in backends {
+            if reached.insert(backend) {
+                sets.push(self.rules(backend, files, &mut Rc::clone(&variables)));
             }
         }
+        let schema = self.sheet.definitions.schema();
         let all =
             || sets.iter().flat_map(|set| set.requests.iter().chain(&set.backends).chain(&set.responses));
         let conditions: Vec<&AclCondition> = all().filter_map(|rule| rule.condition.as_ref()).collect();
@@ -167,7 +136,7 @@ impl<'s> HaproxyAdapter<'s> {
         let is_in_order = depends_on_order(&sets, &tests);
         let mut made: Vec<(Vec<String>, Vec<DraftTable>)> = Vec::new();
         for class in classes(binds, by_tls, by_port) {
-            let found = rules::routes(&tests, &mut |holds| {
+            let found = rules::routes(&tests, &schema, &mut |holds| {
                 let facts = RequestFacts { holds, has_tls: class.has_tls, port: class.port, is_in_order };
                 self.judge(&sets, facts)
             });
@@ -189,33 +158,6 @@ impl<'s> HaproxyAdapter<'s> {
         self.sections.iter().position(|section| is_it(section.kind()) && section.name() == name)
     }
 
-    fn rules(&mut self, place: usize, include: Include<'_>) -> RuleSet<'s> {
-        let mut set = RuleSet { place, requests: Vec::new(), backends: Vec::new(), responses: Vec::new() };
-        let mut levels: Vec<_> = self.levels(place).collect();
-        levels.reverse();
-        let mut redirects = Vec::new();
-        for line in levels.iter().flat_map(|level| &level.lines) {
-            let list = match line.word(0) {
-                "http-request" => &mut set.requests,
-                // HAProxy applies these after all others.
-                "redirect" => &mut redirects,
-                "tcp-request"
-                    if matches!(line.word(2), "reject" | "silent-drop")
-                        && line.word(1) != "inspect-delay" =>
-                {
-                    &mut set.requests
-                }
-                "use_backend" => &mut set.backends,
-                "http-response" | "http-after-response" => &mut set.responses,
-                _ => continue,
-            };
-            let (condition, end) = condition(line, &self.acls[place], include);
-            list.push(FrontendRule { line, condition, end });
-        }
-        set.requests.extend(redirects);
-        set
-    }
-
     /// Applies all rules to one kind of request.
     fn judge(&mut self, sets: &[RuleSet<'s>], facts: RequestFacts<'_>) -> RegionOutcome {
         let front = &sets[0];
@@ -227,8 +169,9 @@ impl<'s> HaproxyAdapter<'s> {
         if self.requests(&front.requests, front.place, facts, &mut made) {
             return made;
         }
-        let back = match self.chosen(front, facts, &mut made) {
-            Chosen::Backend(back) => back,
+        let (back, upstream) = match self.chosen(sets, facts, &mut made) {
+            Chosen::Backend(back) => (back, None),
+            Chosen::Named(back, upstream) => (back, Some(upstream)),
             Chosen::Answered => return made,
             Chosen::Nothing => {
                 let why = vec![StatementOrigin::Default("no backend is chosen")];
@@ -238,72 +181,22 @@ impl<'s> HaproxyAdapter<'s> {
         };
         let Some(set) = sets.iter().find(|set| set.place == back) else { return made };
         if back != front.place {
-            made.from.push(StatementOrigin::Directive(self.sections[back].head.number));
+            if upstream.is_none() {
+                made.from.push(StatementOrigin::Directive(self.sections[back].head.number));
+            }
             if self.requests(&set.requests, back, facts, &mut made) {
                 return made;
             }
         }
         self.serve(front.place, back, &mut made);
+        if let Some(upstream) = upstream {
+            made.options.set("upstream", upstream, Vec::new());
+        }
         self.responses(&front.responses, facts, &mut made);
         if back != front.place {
             self.responses(&set.responses, facts, &mut made);
         }
         made
-    }
-
-    fn chosen(&mut self, front: &RuleSet<'s>, facts: RequestFacts<'_>, made: &mut RegionOutcome) -> Chosen {
-        for rule in &front.backends {
-            match self.verdict(rule, facts, made, false) {
-                ConditionVerdict::No => {}
-                ConditionVerdict::Yes => {
-                    made.from.push(StatementOrigin::Directive(rule.line.number));
-                    let place = self.backend(rule.line.word(1));
-                    if place.is_none() {
-                        let instead = "write a [[route]] for each backend, with `headers`, `host` or `query`";
-                        self.sheet.refuse(
-                            rule.line.number,
-                            "no backend has this name, or it contains a variable",
-                            instead,
-                        );
-                        continue;
-                    }
-                    return place.map_or(Chosen::Nothing, Chosen::Backend);
-                }
-                ConditionVerdict::Above(_) if !self.refuses(rule) => {
-                    self.unsaid(rule, "no backend is chosen by a rate");
-                }
-                ConditionVerdict::Unsaid(why) if !self.refuses(rule) => self.unsaid(rule, &why),
-                ConditionVerdict::Above(_) | ConditionVerdict::Unsaid(_) => {
-                    self.unsaid(
-                        rule,
-                        "its backend refuses requests, but its condition is not translated: 501",
-                    );
-                    self.not_taken(rule, made);
-                    return Chosen::Answered;
-                }
-            }
-        }
-        if let Some(default) = self.one(front.place, &["default_backend"]) {
-            made.from.push(StatementOrigin::Directive(default.number));
-            return self.backend(default.word(1)).map_or(Chosen::Nothing, Chosen::Backend);
-        }
-        let is_listen = self.sections[front.place].kind() == "listen";
-        if is_listen { Chosen::Backend(front.place) } else { Chosen::Nothing }
-    }
-
-    /// Whether a backend refuses all requests: it has no server, or denies without a condition.
-    fn refuses(&self, rule: &FrontendRule<'_>) -> bool {
-        let Some(place) = self.backend(rule.line.word(1)) else { return false };
-        let lines = || self.levels(place).flat_map(|level| &level.lines);
-        let has_server =
-            lines().any(|line| matches!(line.word(0), "server" | "server-template" | "dispatch"));
-        let denies = lines().any(|line| {
-            line.word(0) == "http-request"
-                && matches!(line.word(1), "deny" | "tarpit" | "reject" | "silent-drop")
-                && !line.has("if")
-                && !line.has("unless")
-        });
-        !has_server || denies
     }
 
     pub(super) fn unsaid(&mut self, rule: &FrontendRule<'_>, why: &str) {
@@ -351,7 +244,7 @@ impl<'s> HaproxyAdapter<'s> {
             Some(Formula::Known(true)) => return rate(None),
             Some(Formula::Known(false)) => return ConditionVerdict::No,
             Some(rest) => {
-                if let Some(when) = rest.written() {
+                if let Some(when) = rest.written(&self.sheet.definitions.schema()) {
                     return rate(Some(when));
                 }
             }
@@ -376,7 +269,10 @@ fn depends_on_order(sets: &[RuleSet<'_>], tests: &[Test]) -> bool {
     tests.iter().any(|test| match &test.atom {
         Atom::Header(name, _) => changed.contains(&name.to_ascii_lowercase()),
         Atom::Host(_) => changed.iter().any(|name| name == "host"),
-        Atom::When(text) => changed.iter().any(|name| text.contains(&format!("request.headers[\"{name}\"]"))),
+        Atom::When(text) => changed.iter().any(|name| match name.as_str() {
+            "host" => text.contains("request.host"),
+            name => text.contains(&format!("request.headers[\"{name}\"]")),
+        }),
         _ => false,
     })
 }

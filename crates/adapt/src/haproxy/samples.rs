@@ -1,8 +1,11 @@
 //! Criteria of ACLs: samples of a request, and how they are compared.
 
 use super::acl::{CountedRequests, Term};
+use super::expressions::{Sample, SampleReader, SampleType};
+use crate::draft::StatementOrigin;
+use crate::environment;
 use crate::rules::{Atom, HostIs, PathIs, TextIs, literal};
-use crate::{Include, environment, values};
+use crate::values::{self, bare};
 
 #[derive(Clone, Copy, PartialEq)]
 enum CompareWay {
@@ -32,20 +35,85 @@ const LISTS: [&str; 8] =
     ["accept", "accept-encoding", "accept-language", "connection", "te", "upgrade", "via", "x-forwarded-for"];
 
 /// The path and query as one text, as `url` and `pathq` are.
-const URL: &str = "(request.path + (has(request.query) ? \"?\" + request.query : \"\"))";
+pub(super) const URL: &str = "(request.path + (has(request.query) ? \"?\" + request.query : \"\"))";
+
+/// A criterion: how a sample is compared, and with what.
+struct Criteria {
+    way: CompareWay,
+    /// The type behind `-m`, if it is one: `int`, `bool`, `ip`.
+    of: Option<SampleType>,
+    ignores_case: bool,
+    values: Vec<String>,
+    /// Maps with more networks.
+    networks: Vec<String>,
+}
+
+impl Criteria {
+    fn read(
+        words: &[String],
+        way: CompareWay,
+        base: &str,
+        reader: &mut SampleReader<'_, '_>,
+    ) -> Result<Self, String> {
+        let mut made = Self { way, of: None, ignores_case: false, values: Vec::new(), networks: Vec::new() };
+        let mut is_map = false;
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            match word.as_str() {
+                "-i" => made.ignores_case = true,
+                "-n" | "--" | "-u" => {}
+                "-m" => {
+                    let wanted = rest.next().map_or("", String::as_str);
+                    match (WAYS.iter().find(|(name, _)| *name == wanted), wanted) {
+                        (Some((_, found)), _) => made.way = *found,
+                        (None, "ip") => made.of = Some(SampleType::Address),
+                        (None, "int") => made.of = Some(SampleType::Number),
+                        (None, "bool") => made.of = Some(SampleType::Truth),
+                        (None, _) => return Err(format!("-m {wanted} is another comparison")),
+                    }
+                }
+                "-M" => is_map = true,
+                "-f" => made.file(rest.next().map_or("", String::as_str), is_map, base, reader)?,
+                value => made.values.push(value.to_owned()),
+            }
+        }
+        Ok(made)
+    }
+
+    /// Adds the lines of a file. Networks stay in it.
+    fn file(
+        &mut self,
+        file: &str,
+        is_map: bool,
+        base: &str,
+        reader: &mut SampleReader<'_, '_>,
+    ) -> Result<(), String> {
+        let lines = reader.files.list(file).map_err(|why| format!("its file cannot be read: {why}"))?;
+        if base == "src" {
+            let origin = StatementOrigin::Directive(reader.number);
+            if let Ok(map) = reader.files.networks(file, is_map, reader.definitions, origin) {
+                self.networks.push(map);
+                return Ok(());
+            }
+        }
+        let key = |line: String| match is_map {
+            true => line.split_whitespace().next().unwrap_or_default().to_owned(),
+            false => line,
+        };
+        self.values.extend(lines.into_iter().map(key));
+        Ok(())
+    }
+}
 
 /// Parses a criterion: a sample, flags and values.
-pub(super) fn term(words: &[String], include: Include<'_>) -> Term {
+pub(super) fn term(words: &[String], reader: &mut SampleReader<'_, '_>) -> Term {
     let Some(sample) = words.first() else { return Term::Unsaid("it asks for nothing".to_owned()) };
     // Converters that only normalize a host or text are dropped: Vanward compares the same way.
-    let (fetch, converters) = if sample.contains('(') && !sample.starts_with("date") {
-        sample.split_once("),").map_or((sample.clone(), ""), |(fetch, rest)| (format!("{fetch})"), rest))
-    } else {
-        sample.split_once(',').map_or((sample.clone(), ""), |(fetch, rest)| (fetch.to_owned(), rest))
-    };
+    let is_call = sample.find(['(', ',']).is_some_and(|at| sample[at..].starts_with('('));
+    let (fetch, converters) = sample.split_once(if is_call { ")," } else { "," }).unwrap_or((sample, ""));
     let (name, argument) =
-        fetch.split_once('(').map_or((fetch.as_str(), ""), |(name, rest)| (name, rest.trim_end_matches(')')));
-    let (base, mut way) = WAYS
+        fetch.split_once('(').map_or((fetch, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
+    let (base, way) = WAYS
         .iter()
         .find_map(|(suffix, way)| Some((name.strip_suffix(suffix)?.strip_suffix('_')?, *way)))
         .unwrap_or((name, CompareWay::Exact));
@@ -55,47 +123,98 @@ pub(super) fn term(words: &[String], include: Include<'_>) -> Term {
         "url_dec" => matches!(base, "path" | "urlp" | "url_param"),
         _ => false,
     };
-    if base != "date" && !converters.split(',').all(normalizes) {
-        return Term::Unsaid(format!("{sample} is changed before it is compared"));
-    }
-    let mut values = Vec::new();
-    let mut ignores_case = converters.contains("lower");
-    let mut rest = words[1..].iter();
-    while let Some(word) = rest.next() {
-        match word.as_str() {
-            "-i" => ignores_case = true,
-            "-n" | "--" | "-u" => {}
-            "-m" => {
-                let wanted = rest.next().map_or("", String::as_str);
-                match WAYS.iter().find(|(name, _)| *name == wanted) {
-                    Some((_, found)) => way = *found,
-                    None if matches!(wanted, "ip" | "int" | "bool") => {}
-                    None => return Term::Unsaid(format!("-m {wanted} is another comparison")),
-                }
-            }
-            "-f" => match list(rest.next().map_or("", String::as_str), include) {
-                Ok(more) => values.extend(more),
-                Err(why) => return Term::Unsaid(format!("its file cannot be read: {why}")),
-            },
-            "-M" => return Term::Unsaid("it uses a map".to_owned()),
-            value => values.push(value.to_owned()),
-        }
-    }
-    if values.iter().any(|value| environment::is_in(value)) {
+    let mut criteria = match Criteria::read(&words[1..], way, base, reader) {
+        Ok(criteria) => criteria,
+        Err(why) => return Term::Unsaid(why),
+    };
+    if criteria.values.iter().any(|value| environment::is_in(value)) {
         return Term::Unsaid("its value comes from the environment".to_owned());
     }
-    let comparison = Comparison { way, ignores_case, values: &values };
-    let found = comparison.sample(base, argument, converters);
-    found.unwrap_or_else(|| Term::Unsaid(format!("routes cannot match on {sample}")))
+    if base != "date" && !converters.split(',').all(normalizes) || base == "var" {
+        return match reader.sample(sample) {
+            Ok(found) => criteria.of_sample(&found).unwrap_or_else(|| unsaid(sample)),
+            Err(why) => Term::Unsaid(why),
+        };
+    }
+    criteria.ignores_case |= converters.contains("lower");
+    let Criteria { way, ignores_case, ref values, ref networks, .. } = criteria;
+    let in_maps = networks.iter().map(|map| Atom::When(format!("client.address in {map}")));
+    let comparison = Comparison { way, ignores_case, values };
+    match comparison.sample(base, argument, converters) {
+        Some(Term::Any(atoms)) => Term::Any(atoms.into_iter().chain(in_maps).collect()),
+        None if !networks.is_empty() && values.is_empty() => Term::Any(in_maps.collect()),
+        found => found.unwrap_or_else(|| unsaid(sample)),
+    }
 }
 
-fn list(file: &str, include: Include<'_>) -> Result<Vec<String>, String> {
-    let mut values = Vec::new();
-    for (_, text) in include(file)? {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        values.extend(lines.map(str::to_owned));
+fn unsaid(sample: &str) -> Term {
+    Term::Unsaid(format!("routes cannot match on {sample}"))
+}
+
+impl Criteria {
+    /// Compares a sample that is an expression.
+    fn of_sample(&self, sample: &Sample) -> Option<Term> {
+        let Self { way, ignores_case, values, .. } = self;
+        let comparison = Comparison { way: *way, ignores_case: *ignores_case, values };
+        if *way == CompareWay::Found {
+            return Some(match (&sample.alternatives, sample.found()) {
+                (Some(all), _) => Term::Any(all.iter().map(|(atom, _)| atom.clone()).collect()),
+                (None, Some(found)) => said(found),
+                (None, None) => Term::Fixed(true),
+            });
+        }
+        let has_signs = values.iter().any(|word| word.parse::<i64>().is_err()) && numbers(values).is_some();
+        let own = if has_signs { SampleType::Number } else { sample.of };
+        match (self.of.unwrap_or(own), sample.of) {
+            (SampleType::Address, SampleType::Address) => {
+                let are_networks = !values.is_empty() && values.iter().all(|value| values::is_network(value));
+                are_networks.then(|| Term::Any(vec![clients(values)]))
+            }
+            (SampleType::Address, _) => None,
+            (SampleType::Truth, _) => is_true(values).then(|| is_set(sample)),
+            (SampleType::Number, _) => {
+                let compared = comparison_of(values, &number(sample))?;
+                Some(match sample.found() {
+                    Some(found) => said(&format!("{found} && ({compared})")),
+                    None => said(&compared),
+                })
+            }
+            (SampleType::Text, _) if *way == CompareWay::Exact && !ignores_case => {
+                let is_said = !values.is_empty() && !values.iter().any(String::is_empty);
+                is_said.then(|| match sample.atoms_of(values) {
+                    Some(atoms) => Term::Any(atoms),
+                    None => said(&sample.is_one_of(values)),
+                })
+            }
+            (SampleType::Text, _) => comparison.text(&sample.total()),
+        }
     }
-    Ok(values)
+}
+
+/// Clients in networks, which HAProxy takes with bits beyond their length.
+fn clients(networks: &[String]) -> Atom {
+    Atom::Clients(networks.iter().map(|network| values::masked(network)).collect())
+}
+
+/// A sample as a number. Other texts are 0.
+fn number(sample: &Sample) -> String {
+    match sample.of {
+        SampleType::Number => sample.text.clone(),
+        _ => format!("(int({}) ?? 0)", bare(&sample.total())),
+    }
+}
+
+/// Whether a sample is a number other than 0.
+fn is_set(sample: &Sample) -> Term {
+    let is_set = |text: &String| text.parse::<i64>().is_ok_and(|number| number != 0);
+    match &sample.possible {
+        _ if sample.of == SampleType::Truth => said(&sample.text),
+        Some(possible) => match possible.iter().filter(|text| is_set(text)).cloned().collect::<Vec<_>>() {
+            set if set.is_empty() => Term::Fixed(false),
+            set => said(&sample.is_one_of(&set)),
+        },
+        None => said(&format!("{} != 0", number(sample))),
+    }
 }
 
 struct Comparison<'v> {
@@ -142,7 +261,7 @@ impl Comparison<'_> {
             "src_port" => self.number("client.port"),
             "src" => {
                 let are_networks = values.iter().all(|value| values::is_network(value));
-                (are_networks && !values.is_empty()).then(|| Term::Any(vec![Atom::Clients(values.to_vec())]))
+                (are_networks && !values.is_empty()).then(|| Term::Any(vec![clients(values)]))
             }
             "method" => self.method(),
             "ssl_fc" if is_true(values) => Some(Term::Tls(true)),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 15] = [
+const SAMPLES: [&str; 21] = [
     include_str!("../../samples/haproxy/01-reverse-proxy.cfg"),
     include_str!("../../samples/haproxy/02-tls-redirect.cfg"),
     include_str!("../../samples/haproxy/03-hosts-paths.cfg"),
@@ -19,20 +19,54 @@ const SAMPLES: [&str; 15] = [
     include_str!("../../samples/haproxy/13-networks.cfg"),
     include_str!("../../samples/haproxy/14-parameters.cfg"),
     include_str!("../../samples/haproxy/15-order.cfg"),
+    include_str!("../../samples/haproxy/16-host-map.cfg"),
+    include_str!("../../samples/haproxy/17-blue-green.cfg"),
+    include_str!("../../samples/haproxy/18-block-lists.cfg"),
+    include_str!("../../samples/haproxy/19-redirect-maps.cfg"),
+    include_str!("../../samples/haproxy/20-tenant-maps.cfg"),
+    include_str!("../../samples/haproxy/21-variables.cfg"),
 ];
+
+/// Files that configurations name.
+fn files(name: &str) -> Result<Vec<(String, String)>, String> {
+    let text = match name {
+        "hosts.map" => "a.b b\nc.d c\n",
+        "more.map" => "a.b b\nc.d e\n",
+        "pages.map" => "/old /new\n/x https://x.y/?z\n",
+        "begin.map" => "/a/ one\n/ two\n",
+        "countries.map" => "10.0.0.0/8 DE\n127.0.0.1 AT\n",
+        "numbers.map" => "a 1\nb 20\n",
+        "bans.lst" => "# banned\n10.0.0.0/8\n::1\n",
+        "sloppy.lst" => "10.1.2.3/8\n",
+        "agents.lst" => "one\ntwo\n",
+        _ => return Err("there is none".to_owned()),
+    };
+    Ok(vec![(name.to_owned(), text.to_owned())])
+}
 
 #[track_caller]
 fn checked(text: &str) -> Adapted {
-    let adapted = adapt(text, "h.cfg", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let adapted = adapt(text, "h.cfg", &mut files).unwrap_or_else(|mistake| panic!("{mistake}"));
     let (_, source) = syntax::read(text, "h.cfg").expect("it was read");
     whole(&source, &adapted);
     adapted
 }
 
+/// Reads a file of the samples.
+fn file_of_samples(name: &str) -> Result<Vec<(String, String)>, String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("samples/haproxy/files");
+    let text = std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())?;
+    Ok(vec![(name.to_owned(), text)])
+}
+
 #[test]
 fn samples_are_valid_and_whole() {
     for text in SAMPLES {
-        checked(&filled(text));
+        let text = filled(text);
+        let adapted =
+            adapt(&text, "h.cfg", &mut file_of_samples).unwrap_or_else(|mistake| panic!("{mistake}"));
+        let (_, source) = syntax::read(&text, "h.cfg").expect("it was read");
+        whole(&source, &adapted);
     }
 }
 
@@ -115,6 +149,10 @@ fn lines_become_options() {
         ),
         ("http-request set-header X-A %[var(x)]", "request_headers = { remove = [\"X-A\"] }"),
         ("http-request set-header X-A \"a${C-d}$\"", "request_headers = { set = { X-A = \"a${C:-d}$$\" } }"),
+        (
+            "http-request redirect location https://%[hdr(host)]%[path] code 308",
+            "redirect = { to = \"https://$host$path?\", status = 308 }",
+        ),
         ("redirect prefix /x drop-query", "redirect = { to = \"/x$path?\", status = 302 }"),
         (
             "http-request return status 200 string \"a b\"",
@@ -275,5 +313,225 @@ proptest::proptest! {
             let (_, source) = syntax::read(&text, "h.cfg").expect("it was read");
             told::sound(&source, &adapted);
         }
+    }
+}
+
+/// The definitions before the routes, and the routes.
+fn parts(adapted: &Adapted) -> (String, Vec<String>) {
+    let text = options(adapted).join("\n");
+    let before = text.split("[[route]]\n").next().unwrap_or_default();
+    let defined = before.find("[map.").or_else(|| before.find("[values]")).map_or("", |at| &before[at..]);
+    (defined.trim().replace('\n', "; "), routes(adapted))
+}
+
+#[test]
+fn maps_and_variables_become_maps_and_values() {
+    let hosts = "[map.hosts]; file = \"hosts.map\"";
+    let countries = "[map.countries]; kind = \"network\"; file = \"countries.map\"";
+    let (b, c) = ("upstream = \"b\"", "upstream = \"c\"");
+    let deny = "respond = { status = 403 }";
+    let cases: [(&str, String, &[String]); 17] = [
+        // Backends that differ in their upstream alone share a route.
+        (
+            "use_backend %[req.hdr(host),lower,field(1,:),map(hosts.map)]",
+            format!("{hosts}; [values]; backend = 'map.hosts[request.host] ?? \"\"'"),
+            &[
+                "when = 'map.hosts[request.host] in [\"b\", \"c\"]'; upstream = \"${backend}\"".to_owned(),
+                b.to_owned(),
+            ],
+        ),
+        (
+            "use_backend %[req.hdr(host),map(hosts.map,b)]",
+            format!("{hosts}; [values]; backend = 'map.hosts[request.host] ?? \"b\"'"),
+            &["upstream = \"${backend}\"".to_owned()],
+        ),
+        // No backend is called e.
+        (
+            "use_backend %[req.hdr(host),map(more.map,c)]",
+            "[map.more]; file = \"more.map\"; [values]; backend = 'map.more[request.host] ?? \"c\"'".to_owned(),
+            &[
+                "when = '(map.more[request.host] ?? \"c\") in [\"b\", \"c\"]'; upstream = \"${backend}\"".to_owned(),
+                b.to_owned(),
+            ],
+        ),
+        (
+            "http-request deny if { src,map_ip(countries.map,ZZ) -m str ZZ }",
+            countries.to_owned(),
+            &[format!("when = '(map.countries[client.address] ?? \"ZZ\") == \"ZZ\"'; {deny}"), b.to_owned()],
+        ),
+        (
+            "http-request deny unless { src,map_ip(countries.map) -m found }",
+            countries.to_owned(),
+            &[format!("when = 'has(map.countries[client.address])'; {b}"), deny.to_owned()],
+        ),
+        (
+            "http-request deny if { src -f bans.lst 192.0.2.1 }",
+            "[map.bans]; kind = \"network\"; file = \"bans.lst\"; format = \"keys\"".to_owned(),
+            &[
+                format!("when = 'client.address in \"192.0.2.1\" || (client.address in map.bans)'; {deny}"),
+                b.to_owned(),
+            ],
+        ),
+        (
+            "http-request deny if { src -M -f countries.map }",
+            countries.to_owned(),
+            &[format!("when = 'client.address in map.countries'; {deny}"), b.to_owned()],
+        ),
+        // Vanward reads no networks with more bits than their length.
+        (
+            "http-request deny if { src -f sloppy.lst }",
+            String::new(),
+            &[format!("clients = [\"10.0.0.0/8\"]; {deny}"), b.to_owned()],
+        ),
+        (
+            "http-request redirect location %[path,map(pages.map)] if { path,map(pages.map) -m found }",
+            "[map.pages]; file = \"pages.map\"".to_owned(),
+            &[
+                "path = \"= /x\"; redirect = { to = \"https://x.y/?z\", status = 302 }".to_owned(),
+                "path = \"= /old\"; redirect = { to = \"/new?\", status = 302 }".to_owned(),
+                b.to_owned(),
+            ],
+        ),
+        (
+            "http-request set-header X-A %[path,map_beg(begin.map,none)]",
+            "[map.begin]; kind = \"prefix\"; file = \"begin.map\"; [values]; x_a = 'map.begin[request.path] ?? \"none\"'"
+                .to_owned(),
+            &[format!("request_headers = {{ set = {{ X-A = \"$x_a\" }} }}; {b}")],
+        ),
+        (
+            "http-request deny if { hdr(x),map_str_int(numbers.map) -m int gt 5 }",
+            "[map.numbers]; file = \"numbers.map\"".to_owned(),
+            &[
+                format!(
+                    "when = 'has(map.numbers[request.headers[\"x\"]]) && \
+                     ((int(map.numbers[request.headers[\"x\"]] ?? \"\") ?? 0) > 5)'; {deny}"
+                ),
+                b.to_owned(),
+            ],
+        ),
+        (
+            "http-request set-var(txn.a) str(c) if { method POST }; use_backend %[var(txn.a)]",
+            "[values]; txn_a = 'request.method == \"POST\" ? \"c\" : \"\"'".to_owned(),
+            &[format!("when = 'values.txn_a == \"c\"'; {c}"), b.to_owned()],
+        ),
+        (
+            "http-request set-var(txn.a) req.cook(a); http-request set-var(txn.a) str(x) unless { var(txn.a) -m found }; \
+             http-request set-header X-A %[var(txn.a)]/",
+            "[values]; txn_a = 'request.cookies[\"a\"] ?? \"\"'; \
+             txn_a_2 = '!(has(request.cookies[\"a\"])) ? \"x\" : values.txn_a'"
+                .to_owned(),
+            &[format!("request_headers = {{ set = {{ X-A = \"${{txn_a_2}}/\" }} }}; {b}")],
+        ),
+        (
+            "http-request set-var(txn.a) bool(true) if { hdr(x) 1 }; http-request deny if { var(txn.a) -m bool } { path /a }",
+            "[values]; txn_a = '\"1\" in request.headers[\"x\"] ? \"1\" : \"\"'".to_owned(),
+            &[format!("path = \"= /a\"; when = 'values.txn_a == \"1\"'; {deny}"), b.to_owned()],
+        ),
+        // Constants need no value.
+        (
+            "http-request set-var(txn.a) str(one); http-request set-header X-A %[var(txn.a)]",
+            String::new(),
+            &[format!("request_headers = {{ set = {{ X-A = \"one\" }} }}; {b}")],
+        ),
+        // A value has what clients send, whatever later rules change.
+        (
+            "http-request set-var(txn.a) hdr(x); http-request set-header X new; http-request deny if { var(txn.a) -m str old }",
+            "[values]; txn_a = 'request.headers[\"x\"] ?? \"\"'".to_owned(),
+            &[
+                format!("when = 'values.txn_a == \"old\"'; {deny}"),
+                format!("request_headers = {{ set = {{ X = \"new\" }} }}; {b}"),
+            ],
+        ),
+        (
+            "http-request set-var(txn.s) path,field(2,/); http-request deny if { var(txn.s) -m beg adm }",
+            "[values]; txn_s = 'request.path.split(\"/\")[1] ?? \"\"'".to_owned(),
+            &[format!("when = 'values.txn_s.startsWith(\"adm\")'; {deny}"), b.to_owned()],
+        ),
+    ];
+    for (lines, defined, expected) in cases {
+        let adapted = checked(&with(lines));
+        let (found, routes) = parts(&adapted);
+        assert_eq!((found, routes.as_slice()), (defined, expected), "{lines}\n{:?}", adapted.remarks);
+        assert_eq!(adapted.refused(), 0, "{lines}: {:?}", adapted.remarks);
+    }
+}
+
+#[test]
+fn maps_and_variables_that_are_not_known_are_refused_and_protect() {
+    let closed = "respond = { status = 501, body = \"not taken over from haproxy\\n\", content_type = \"text/plain\" }";
+    let b = "upstream = \"b\"";
+    let cases = [
+        ("http-request deny if { hdr(x),map(none.map) -m found }", closed, "none.map: there is none"),
+        (
+            "http-request deny if { hdr(x),map_regm(hosts.map) -m found }",
+            closed,
+            "map_regm compares in another way",
+        ),
+        (
+            "http-request deny if { hdr(x),map_ip(countries.map) -m found }",
+            closed,
+            "map_ip compares addresses",
+        ),
+        ("http-request deny if { hdr(x),map_ip(hosts.map) -m found }", closed, "hosts.map: line 1: "),
+        ("http-request deny if { hdr(x),base64,map(hosts.map) -m found }", closed, "has no equivalent"),
+        ("http-request deny if { var(txn.a) -m str x }", closed, "no rule before sets txn.a"),
+        (
+            "http-request set-var(txn.a) hdr(x),base64; http-request deny if { var(txn.a) -m str x }",
+            closed,
+            "txn.a is not known: hdr(x),base64 has no equivalent",
+        ),
+        (
+            "http-request set-var(sess.a) hdr(x); http-request deny if { var(sess.a) -m str x }",
+            closed,
+            "only variables of requests are values",
+        ),
+        (
+            "http-request set-var(txn.a) str(x) if { nbsrv(b) lt 1 }; http-request deny if { var(txn.a) -m str x }",
+            closed,
+            "routes cannot match on nbsrv(b)",
+        ),
+        (
+            "http-request set-header X 1; http-request set-var(txn.a) hdr(x); http-request deny if { var(txn.a) -m str x }",
+            closed,
+            "an earlier rule changes request.headers[\"x\"]",
+        ),
+        (
+            "http-request set-header Host %[src]; http-request deny if { hdr(host),upper,map(hosts.map) -m str b }",
+            closed,
+            "an earlier rule changes the field host",
+        ),
+        (
+            "http-request allow if { path /a }; http-request set-var(txn.a) hdr(x); http-request deny if { var(txn.a) -m found }",
+            closed,
+            "an earlier rule may allow the request",
+        ),
+        (
+            "use_backend %[req.hdr(x),map(none.map)]",
+            b,
+            "the name of the backend is not known: none.map: there is none",
+        ),
+        ("use_backend %[req.hdr(x),base64]", b, "the name of the backend is not known"),
+        ("http-request set-header X-A %[req.hdr(x),map(none.map)]", b, "none.map: there is none"),
+        ("http-request redirect location %[req.hdr(x)]", closed, "its target is not a URL or path"),
+        ("http-request redirect location %[req.hdr(x),upper]", closed, "more URLs than can become routes"),
+        ("http-request deny if { src_conn_cur gt 5 }", closed, "routes cannot match on src_conn_cur"),
+        ("http-request deny if { sc_conn_cur(0) gt 5 }", closed, "routes cannot match on sc_conn_cur(0)"),
+        (
+            "http-request deny if { sc_http_err_rate(0) gt 5 }",
+            closed,
+            "routes cannot match on sc_http_err_rate(0)",
+        ),
+        (
+            "http-request deny if { src_bytes_out_rate gt 5 }",
+            closed,
+            "routes cannot match on src_bytes_out_rate",
+        ),
+    ];
+    for (lines, last, why) in cases {
+        let adapted = checked(&with(lines));
+        let found = routes(&adapted);
+        assert!(found.iter().any(|route| route.ends_with(last)), "{lines}: {found:#?}");
+        let is_told = |remark: &crate::Remark| remark.kind == RemarkKind::Refused && remark.why.contains(why);
+        assert!(adapted.remarks.iter().any(is_told), "{lines}: {:?}", adapted.remarks);
     }
 }

@@ -28,7 +28,8 @@ impl PoundAdapter<'_> {
         for service in &services {
             service.condition.tests(&mut tests);
         }
-        let found = rules::routes(&tests, &mut |holds| self.judge(&services, fields, holds));
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| self.judge(&services, fields, holds));
         self.sheet.report(&found);
         found.tables
     }

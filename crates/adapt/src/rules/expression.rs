@@ -112,6 +112,22 @@ impl Expression {
         }
     }
 
+    /// The condition for all requests.
+    ///
+    /// # Errors
+    /// Why a part of it has no translation.
+    pub(crate) fn formula(&self) -> Result<Formula, String> {
+        let each = |parts: &[Self]| parts.iter().map(Self::formula).collect::<Result<Vec<_>, _>>();
+        Ok(match self {
+            Self::All(parts) => Formula::all(each(parts)?),
+            Self::Either(parts) => Formula::any(each(parts)?),
+            Self::Not(inner) => inner.formula()?.negated(),
+            Self::Any(atoms, _) => Formula::any(atoms.iter().cloned().map(Formula::Atom).collect()),
+            Self::Tls => Formula::Atom(Atom::When("has(client.tls.version)".to_owned())),
+            Self::Unsaid(why) => return Err(why.clone()),
+        })
+    }
+
     pub(crate) fn tests(&self, into: &mut Vec<Test>) {
         match self {
             Self::All(parts) | Self::Either(parts) => parts.iter().for_each(|part| part.tests(into)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use expression::{ExchangeStage, ExpressionLimits, Schema, ValueType};
+use expression::{ExpressionLimits, Schema, ValueType};
 
 use super::atom::{Atom, HostIs, PathIs, TextIs};
 use crate::values;
@@ -18,7 +18,7 @@ pub(crate) enum Formula {
 }
 
 impl Formula {
-    pub(super) fn negated(self) -> Self {
+    pub(crate) fn negated(self) -> Self {
         match self {
             Self::Known(is) => Self::Known(!is),
             Self::Not(inner) => *inner,
@@ -26,11 +26,11 @@ impl Formula {
         }
     }
 
-    pub(super) fn all(parts: Vec<Self>) -> Self {
+    pub(crate) fn all(parts: Vec<Self>) -> Self {
         Self::joined(parts, true)
     }
 
-    pub(super) fn any(parts: Vec<Self>) -> Self {
+    pub(crate) fn any(parts: Vec<Self>) -> Self {
         Self::joined(parts, false)
     }
 
@@ -98,16 +98,15 @@ impl Formula {
         })
     }
 
-    /// The condition as `when`; `None` if it exceeds a limit of expressions.
-    pub(crate) fn written(&self) -> Option<String> {
+    /// The condition as `when`; `None` if it exceeds a limit of expressions. `schema` has the names that it may use.
+    pub(crate) fn written(&self, schema: &Schema) -> Option<String> {
         // Longer ones are not worth compiling.
         let text = self.text(TextPlace::Alone);
         let limits = ExpressionLimits::default();
         if text.len() > limits.text_bytes {
             return None;
         }
-        let schema = Schema::new(ExchangeStage::Request);
-        let compiled = expression::Expression::of_type(ValueType::Boolean, &text, &schema, &limits);
+        let compiled = expression::Expression::of_type(ValueType::Boolean, &text, schema, &limits);
         compiled.is_ok().then_some(text)
     }
 
@@ -327,7 +326,13 @@ fn merge(known: &Atom, more: &Atom, bytes_max: usize) -> Option<Atom> {
 
 #[cfg(test)]
 mod tests {
+    use expression::ExchangeStage;
+
     use super::*;
+
+    fn written(formula: &Formula) -> Option<String> {
+        formula.written(&Schema::new(ExchangeStage::Request))
+    }
 
     #[test]
     fn conditions_are_written_as_expressions() {
@@ -372,7 +377,7 @@ mod tests {
             ),
         ];
         for (formula, expected) in cases {
-            assert_eq!(formula.written().as_deref(), Some(expected), "{formula:?}");
+            assert_eq!(written(&formula).as_deref(), Some(expected), "{formula:?}");
         }
     }
 
@@ -388,6 +393,6 @@ mod tests {
         let patterns = ["(?i).*a.*", ".*b.*"]
             .map(|pattern| Formula::Atom(Atom::Header("x".to_owned(), TextIs::Pattern(pattern.to_owned()))));
         let expected = "(request.headers[\"x\"] ?? \"\").matches(\"(?s)^(?:(?i:.*a.*)|.*b.*)$\")";
-        assert_eq!(Formula::any(patterns.to_vec()).written().as_deref(), Some(expected));
+        assert_eq!(written(&Formula::any(patterns.to_vec())).as_deref(), Some(expected));
     }
 }

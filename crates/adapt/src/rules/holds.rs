@@ -112,8 +112,9 @@ impl<'s> Holds<'s> {
         self.changed.borrow_mut().insert(name.to_ascii_lowercase(), now);
     }
 
-    pub(crate) fn is_changed(&self, name: &str) -> bool {
-        self.changed.borrow().contains_key(&name.to_ascii_lowercase())
+    /// The value of a field that a rule changed.
+    pub(crate) fn changed_field(&self, name: &str) -> Option<FieldNow> {
+        self.changed.borrow().get(&name.to_ascii_lowercase()).cloned()
     }
 
     /// Remembers that a rule changed the path. Returns the change before it, for [`restore_path`](Self::restore_path).
@@ -156,7 +157,10 @@ impl<'s> Holds<'s> {
             },
             Atom::When(text) => {
                 let changed = self.changed.borrow();
-                let name = changed.keys().find(|name| text.contains(&format!("request.headers[\"{name}\"]")));
+                let name = changed.keys().find(|name| match name.as_str() {
+                    "host" => text.contains("request.host"),
+                    name => text.contains(&format!("request.headers[\"{name}\"]")),
+                });
                 match name {
                     Some(name) => Err(format!("an earlier rule changes the field {name}")),
                     None if self.path.borrow().is_some() && text.contains("request.path") => {
@@ -167,6 +171,14 @@ impl<'s> Holds<'s> {
             }
             _ => Ok(Formula::Atom(atom.clone())),
         }
+    }
+
+    /// Checks that no earlier rule changes what an expression asks for.
+    ///
+    /// # Errors
+    /// What it changes.
+    pub(crate) fn check_unchanged(&self, text: &str) -> Result<(), String> {
+        self.after_changes(&Atom::When(text.to_owned())).map(drop)
     }
 
     /// Returns the rest of a condition for these requests.

@@ -1,6 +1,6 @@
 //! The results of the rules within a region, as an ordered list: the first whose conditions hold decides.
 
-use super::atom::{self, Atom, Patterns};
+use super::atom::{self, Atom};
 use super::formula::Formula;
 use super::holds::Holds;
 use super::space::{Region, Space};
@@ -162,7 +162,8 @@ pub(super) struct RouteForm {
 
 impl RouteForm {
     /// Options where possible.
-    fn with_options(conditions: &[Formula], patterns: &Patterns) -> Self {
+    fn with_options(conditions: &[Formula], space: &Space) -> Self {
+        let patterns = space.patterns();
         let (mut options, mut rest): (Vec<Atom>, Vec<Formula>) = (Vec::new(), Vec::new());
         for condition in conditions {
             let Formula::Atom(atom) = condition else {
@@ -178,20 +179,20 @@ impl RouteForm {
                 None => rest.push(condition.clone()),
             }
         }
-        Self::new(options, rest)
+        Self::new(options, rest, space)
     }
 
     /// As `when` alone.
-    fn alone(conditions: &[Formula]) -> Self {
-        Self::new(Vec::new(), conditions.to_vec())
+    fn alone(conditions: &[Formula], space: &Space) -> Self {
+        Self::new(Vec::new(), conditions.to_vec(), space)
     }
 
-    fn new(options: Vec<Atom>, mut rest: Vec<Formula>) -> Self {
+    fn new(options: Vec<Atom>, mut rest: Vec<Formula>, space: &Space) -> Self {
         let mut is_cut = false;
         let when = loop {
             match Formula::all(rest.clone()) {
                 Formula::Known(true) => break None,
-                formula => match formula.written() {
+                formula => match formula.written(space.schema()) {
                     Some(text) => break Some(text),
                     // Fewer conditions stand for more requests.
                     None => {
@@ -250,9 +251,9 @@ impl RouteForm {
 }
 
 /// Chooses forms such that Vanward takes the results in their order.
-pub(super) fn forms(leaves: &[Leaf], patterns: &Patterns) -> Vec<RouteForm> {
+pub(super) fn forms(leaves: &[Leaf], space: &Space) -> Vec<RouteForm> {
     let mut forms: Vec<RouteForm> =
-        leaves.iter().map(|leaf| RouteForm::with_options(&leaf.conditions, patterns)).collect();
+        leaves.iter().map(|leaf| RouteForm::with_options(&leaf.conditions, space)).collect();
     let mut is_alone: Vec<bool> = leaves
         .iter()
         .zip(&forms)
@@ -272,7 +273,7 @@ pub(super) fn forms(leaves: &[Leaf], patterns: &Patterns) -> Vec<RouteForm> {
             if is_wrong {
                 let place = if is_alone[later] { early } else { later };
                 is_alone[place] = true;
-                forms[place] = RouteForm::alone(&leaves[place].conditions);
+                forms[place] = RouteForm::alone(&leaves[place].conditions, space);
                 ranks[place] = forms[place].rank();
                 is_done = false;
             }

@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+use expression::Schema;
+
 use super::atom::{Atom, HostIs, Meet, PathIs, Patterns};
 use super::formula::Formula;
 use super::holds::Holds;
@@ -91,6 +93,7 @@ pub(super) struct Space {
     atoms: Vec<Atom>,
     places: BTreeMap<Atom, usize>,
     patterns: Patterns,
+    schema: Schema,
     writable: RefCell<BTreeMap<Formula, bool>>,
     /// Comparisons of conditions so far.
     work: Cell<u64>,
@@ -99,7 +102,12 @@ pub(super) struct Space {
 impl Space {
     /// Collects hosts and paths, except for those in `open`, which are decided within regions as others are. Paths in
     /// `begins` are matched exactly as they begin, not by segments.
-    pub(super) fn new(tests: &[Test], open: &BTreeSet<Atom>, begins: &BTreeSet<String>) -> Self {
+    pub(super) fn new(
+        tests: &[Test],
+        schema: &Schema,
+        open: &BTreeSet<Atom>,
+        begins: &BTreeSet<String>,
+    ) -> Self {
         let patterns = Patterns::default();
         let DistinguishedPlaces { hosts, mut paths, atoms } =
             DistinguishedPlaces::new(tests, open, begins, &patterns);
@@ -131,6 +139,7 @@ impl Space {
             atoms,
             places,
             patterns,
+            schema: schema.clone(),
             writable,
             work,
         }
@@ -146,6 +155,11 @@ impl Space {
 
     pub(super) fn patterns(&self) -> &Patterns {
         &self.patterns
+    }
+
+    /// The names that conditions may use.
+    pub(super) fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// The conditions on paths that make a region.
@@ -178,7 +192,7 @@ impl Space {
         if let Some(known) = self.writable.borrow().get(formula) {
             return *known;
         }
-        let is = formula.written().is_some();
+        let is = formula.written(&self.schema).is_some();
         self.writable.borrow_mut().insert(formula.clone(), is);
         is
     }

@@ -1,6 +1,12 @@
 //! The routes give each request the same result as the ordered rules.
 
+use ::expression::ExchangeStage;
+
 use super::*;
+
+fn schema() -> Schema {
+    Schema::new(ExchangeStage::Request)
+}
 
 /// The conditions of a rule, and its result.
 type Given<'r> = (&'r [usize], &'static str);
@@ -11,7 +17,7 @@ type Case<'r> = (&'r [Atom], &'r [Given<'r>], &'r [&'r str]);
 /// Converts rules: conditions that must hold, and the result.
 fn made(tests: &[Atom], rules: &[Given<'_>]) -> Vec<String> {
     let tests: Vec<Test> = tests.iter().map(|atom| Test { atom: atom.clone(), from: Vec::new() }).collect();
-    let found = routes(&tests, &mut |holds| {
+    let found = routes(&tests, &schema(), &mut |holds| {
         let rule =
             rules.iter().find(|(wanted, _)| wanted.iter().all(|place| holds.atom(&tests[*place].atom)));
         let mut options = DraftTable::default();
@@ -181,7 +187,7 @@ fn a_refused_prefix_is_matched_as_a_text() {
             from: vec![StatementOrigin::Directive(0)],
         })
         .collect();
-    let found = routes(&tests, &mut |holds| {
+    let found = routes(&tests, &schema(), &mut |holds| {
         let mut options = DraftTable::default();
         match tests.iter().map(|test| holds.atom(&test.atom)).collect::<Vec<_>>()[..] {
             [true, false, _] => options.set("respond", answer(403, None), Vec::new()),
@@ -208,7 +214,7 @@ fn a_place_with_too_many_results_is_closed() {
         .iter()
         .map(|atom| Test { atom: atom.clone(), from: vec![StatementOrigin::Directive(0)] })
         .collect();
-    let found = routes(&tests, &mut |holds| {
+    let found = routes(&tests, &schema(), &mut |holds| {
         let mut options = DraftTable::default();
         for (number, field) in fields.iter().enumerate().filter(|(_, field)| holds.atom(field)) {
             options.set(&number.to_string(), format!("{field:?}"), Vec::new());
@@ -225,9 +231,9 @@ fn many_conditions_end_in_time() {
     let hosts = (0..3000).map(|number| Atom::Host(HostIs::Exact(format!("h{number}.b"))));
     let tests: Vec<Test> =
         hosts.map(|atom| Test { atom, from: vec![StatementOrigin::Directive(0)] }).collect();
-    let found = routes(&tests, &mut |_| RegionOutcome::default());
+    let found = routes(&tests, &schema(), &mut |_| RegionOutcome::default());
     assert_eq!(found.tables.len(), 1);
-    let found = routes(&tests, &mut |holds| {
+    let found = routes(&tests, &schema(), &mut |holds| {
         let mut options = DraftTable::default();
         let host = tests.iter().position(|test| holds.atom(&test.atom));
         options.set("upstream", host.map_or(String::new(), |host| host.to_string()), Vec::new());

@@ -54,7 +54,8 @@ impl<'s> SquidAdapter<'s> {
             return;
         }
         let has_tls = self.sheet.listeners.iter().all(|listener| listener.get("tls").is_some());
-        let found = rules::routes(&tests, &mut |holds| self.judge(&rules, holds, has_tls));
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| self.judge(&rules, holds, has_tls));
         self.sheet.report(&found);
         self.sheet.routes = found.tables;
     }

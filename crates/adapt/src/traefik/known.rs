@@ -30,6 +30,7 @@ pub(super) fn known(name: &str, text: &str) -> Said {
         _ if is_in("hostresolver") => {
             refused("hosts of requests are not looked up", "name all hosts in `host` of the route")
         }
+        _ if is_in("core.defaultrulesyntax") => needless("rules are read by their version"),
         _ if is_in("experimental") => refused(
             "plug-ins and experiments of Traefik cannot be loaded",
             "look for what they do in docs/configuration.md",

@@ -2,7 +2,8 @@
 
 use super::entry_points::{ListenerPoint, Redirect};
 use super::middlewares::MiddlewareDraft;
-use super::{TraefikAdapter, find, from, numbers, rule, text};
+use super::rule::{self, RuleSyntax};
+use super::{TraefikAdapter, find, from, numbers, text};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules::{self, Atom, Expression, Holds, PathIs, RegionOutcome, Test};
@@ -57,7 +58,10 @@ impl<'s> TraefikAdapter<'s> {
     fn router(&mut self, directive: &'s Directive) -> Option<Router<'s>> {
         let (written, place) = text(directive, "rule").unwrap_or(("PathPrefix(`/`)", directive));
         let instead = "write a [[route]] with `host`, `path`, `methods`, `headers`, `query` or `clients`";
-        let rule = match rule::read(written, place.number) {
+        let core = self.top("core").find_map(|core| text(core, "defaultRuleSyntax"));
+        let told = text(directive, "ruleSyntax").or(core);
+        let syntax = told.and_then(|(word, _)| RuleSyntax::named(word)).unwrap_or(RuleSyntax::Either);
+        let rule = match rule::read(written, syntax, place.number) {
             Ok(rule) => rule,
             Err(why) => {
                 self.sheet.refuse(place.number, &format!("its rule is not understood: {why}"), instead);
@@ -74,7 +78,7 @@ impl<'s> TraefikAdapter<'s> {
                     self.sheet.needless(inner.number, "the order of routes follows from what they match");
                 }
                 "middlewares" => self.sheet.needless(inner.number, "they are written in the route"),
-                "rulesyntax" => self.sheet.needless(inner.number, "rules of both are read"),
+                "rulesyntax" => self.sheet.needless(inner.number, "rules are read by their version"),
                 _ => {}
             }
         }
@@ -107,7 +111,8 @@ impl<'s> TraefikAdapter<'s> {
             let chain = self.chain(point, router.directive);
             self.tests_of(&chain, &mut tests, 0);
         }
-        let found = rules::routes(&tests, &mut |holds| self.judge(point, &routers, holds));
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| self.judge(point, &routers, holds));
         self.sheet.report(&found);
         // Without a route the response is 404 as well.
         let nobody = nobody().options;

@@ -344,3 +344,26 @@ fn only_dynamic_options_are_read_from_a_folder() {
     assert_eq!(adapted.toml.matches("[[listen]]").count(), 1, "{}", adapted.toml);
     assert_eq!(routes(&adapted).len(), 1, "{}", adapted.toml);
 }
+
+#[test]
+fn rules_are_read_by_the_version_that_the_router_or_the_static_file_names() {
+    let routers = |own: &str| {
+        format!(
+            "http:\n  routers:\n    r:\n      rule: \"Path(`/a/{{id}}`)\"\n{own}      service: s\n  services:\n    s:\n      \
+             loadBalancer:\n        servers:\n          - url: http://a:1\n"
+        )
+    };
+    let (two, three) = ("path = \"~ /a/[^/]+\"", "path = \"~ /a/\\\\{id\\\\}\"");
+    let default = "core:\n  defaultRuleSyntax: v2\n";
+    for (default, own, expected) in [
+        ("", "", three),
+        ("", "      ruleSyntax: v2\n", two),
+        (default, "", two),
+        (default, "      ruleSyntax: v3\n", three),
+    ] {
+        let adapted = checked_text(&format!("{default}{}", routers(own)));
+        let found = routes(&adapted);
+        assert!(found.iter().any(|route| route.contains(expected)), "{default}{own}: {found:#?}");
+        assert_eq!(adapted.refused(), 0, "{:?}", adapted.remarks);
+    }
+}

@@ -45,7 +45,8 @@ impl<'s> VarnishAdapter<'s> {
         }
         // The built-in VCL passes requests with cookies.
         tests.push(Test { atom: cookie(), from: Vec::new() });
-        let found = rules::routes(&tests, &mut |holds| self.judge(holds));
+        let schema = self.sheet.definitions.schema();
+        let found = rules::routes(&tests, &schema, &mut |holds| self.judge(holds));
         self.sheet.report(&found);
         self.sheet.routes = found.tables;
         self.left_backends();
@@ -118,6 +119,8 @@ impl<'s> VarnishAdapter<'s> {
             options.extend("cache", ("stale_while_revalidate", "10s".into()), Vec::new());
             options.extend("cache", ("heuristic", "0%".into()), Vec::new());
             options.extend("cache", ("ignore", "request-directives".into()), Vec::new());
+            made.way = RequestWay::Open;
+            self.sub("vcl_hash", holds, &mut made);
         }
         made.way = RequestWay::Open;
         self.sub("vcl_backend_fetch", holds, &mut made);
@@ -125,11 +128,11 @@ impl<'s> VarnishAdapter<'s> {
         self.sub("vcl_backend_response", holds, &mut made);
         made.way = RequestWay::Open;
         self.sub("vcl_deliver", holds, &mut made);
-        if is_stored {
-            self.sub("vcl_hash", holds, &mut made);
-        }
         if made.is_never_stored {
             made.outcome.options.without("cache");
+        }
+        if made.outcome.options.get("cache").is_none() {
+            made.outcome.options.without("values");
         }
         made.outcome
     }
@@ -340,21 +343,46 @@ impl<'s> VarnishAdapter<'s> {
             ("hash_data", [_, "req.url" | "req.http.host" | "server.ip", _]) => {
                 self.sheet.needless(number, "URL and host are the key");
             }
-            ("hash_data", [_, field, _])
-                if field.starts_with("req.http.") && !holds.is_changed(&field[9..]) =>
-            {
-                made.outcome.options.listed("cache", "key_headers", &field[9..], from(number));
-            }
-            ("hash_data", _) => {
-                let why = "the key has fields as clients send them, and no other values; so responses are not stored";
-                self.sheet.refuse(number, why, "write `key_headers` or `key_cookies` of `cache`");
-                made.is_never_stored = true;
-            }
+            ("hash_data", [_, value, _]) => self.key(number, value, tokens.get(1), holds, made),
+            ("hash_data", _) => self.keyless(number, made),
             _ => {
                 let (kind, why, instead) = super::by_name(name, "");
                 self.sheet.note(number, kind, &why, &instead);
             }
         }
+    }
+
+    /// Adds a field or a constant to the cache key. A field that rules set is a constant under their conditions.
+    fn key(
+        &mut self,
+        number: usize,
+        value: &str,
+        token: Option<&VclToken>,
+        holds: &Holds<'_>,
+        made: &mut VarnishDraft,
+    ) {
+        let options = &mut made.outcome.options;
+        let (base, constant) = match (token, value.strip_prefix("req.http.")) {
+            (Some(VclToken::Text(text)), _) => ("hash", text.clone()),
+            (_, Some(field)) => match holds.changed_field(field) {
+                None => return options.listed("cache", "key_headers", field, from(number)),
+                Some(FieldNow::Is(value)) => (field, value),
+                Some(FieldNow::Absent) => (field, String::new()),
+                Some(FieldNow::Unknown) => return self.keyless(number, made),
+            },
+            _ => return self.keyless(number, made),
+        };
+        let definitions = &mut self.sheet.definitions;
+        match definitions.value_of_route(options, base, &rules::literal(&constant), from(number)) {
+            Ok(name) => options.listed("cache", "key_values", &name, from(number)),
+            Err(_) => self.keyless(number, made),
+        }
+    }
+
+    fn keyless(&mut self, number: usize, made: &mut VarnishDraft) {
+        let why = "the key has fields as clients send them, constants, and no other values; so responses are not stored";
+        self.sheet.refuse(number, why, "write `key_headers`, `key_cookies` or `key_values` of `cache`");
+        made.is_never_stored = true;
     }
 
     fn returned(&mut self, number: usize, action: &str, rest: &[&str], sub: &str, made: &mut VarnishDraft) {

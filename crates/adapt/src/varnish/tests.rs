@@ -4,7 +4,7 @@ use super::*;
 use crate::RemarkKind;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 8] = [
+const SAMPLES: [&str; 10] = [
     include_str!("../../samples/varnish/01-site.vcl"),
     include_str!("../../samples/varnish/02-directors.vcl"),
     include_str!("../../samples/varnish/03-rules.vcl"),
@@ -13,6 +13,8 @@ const SAMPLES: [&str; 8] = [
     include_str!("../../samples/varnish/06-devices.vcl"),
     include_str!("../../samples/varnish/07-access.vcl"),
     include_str!("../../samples/varnish/08-cache.vcl"),
+    include_str!("../../samples/varnish/09-devices-apart.vcl"),
+    include_str!("../../samples/varnish/10-keys.vcl"),
 ];
 
 #[track_caller]
@@ -189,4 +191,61 @@ proptest::proptest! {
             told::sound(&source, &adapted);
         }
     }
+}
+
+#[test]
+fn the_cache_key_has_fields_and_constants() {
+    let cache = |key: &str| {
+        format!(
+            "cache = {{ default_ttl = \"2m\", stale_while_revalidate = \"10s\", heuristic = \"0%\", \
+             ignore = \"request-directives\"{key} }}"
+        )
+    };
+    let set = |value: &str| format!("request_headers = {{ set = {{ X-A = \"{value}\" }} }}");
+    let value = |name: &str, value: &str| format!("values = {{ {name} = '\"{value}\"' }}");
+    let (both, keyed) = ("upstream = \"a\"", cache(", key_values = [\"x_a\"]"));
+    let cases: [(&str, &str, &[String]); 7] = [
+        ("", "req.http.X-A", &[format!("{both}; {}", cache(", key_headers = [\"X-A\"]"))]),
+        (
+            "set req.http.X-A = \"1\";",
+            "req.http.X-A",
+            &[format!("{}; {both}; {keyed}; {}", set("1"), value("x_a", "1"))],
+        ),
+        // Each branch has its own constant.
+        (
+            "if (req.http.B) { set req.http.X-A = \"1\"; } else { set req.http.X-A = \"2\"; }",
+            "req.http.X-A",
+            &[
+                format!("headers = {{ B = true }}; {}; {both}; {keyed}; {}", set("1"), value("x_a", "1")),
+                format!("{}; {both}; {keyed}; {}", set("2"), value("x_a", "2")),
+            ],
+        ),
+        (
+            "unset req.http.X-A;",
+            "req.http.X-A",
+            &[format!("request_headers = {{ remove = [\"X-A\"] }}; {both}; {keyed}; {}", value("x_a", ""))],
+        ),
+        (
+            "",
+            "\"one\"",
+            &[format!("{both}; {}; {}", cache(", key_values = [\"hash\"]"), value("hash", "one"))],
+        ),
+        // Not stored: the field has any value.
+        (
+            "set req.http.X-A = req.http.B;",
+            "req.http.X-A",
+            &[format!("request_headers = {{ set = {{ X-A = \"${{header.B}}\" }} }}; {both}")],
+        ),
+        ("", "client.ip", &[both.to_owned()]),
+    ];
+    let text = |recv: &str, key: &str| {
+        with(&format!("{recv} return (hash);")) + &format!("sub vcl_hash {{ hash_data({key}); }}\n")
+    };
+    for (recv, key, expected) in cases {
+        assert_eq!(routes(&checked(&text(recv, key))), expected, "{recv} {key}");
+    }
+    // What is changed for the server comes after the key.
+    let fetch = "sub vcl_backend_fetch { set bereq.http.X-A = \"2\"; }\n";
+    let found = routes(&checked(&(text("", "req.http.X-A") + fetch)));
+    assert!(found[0].contains("key_headers = [\"X-A\"]"), "{found:?}");
 }

@@ -5,6 +5,8 @@
 mod asked;
 /// Requests for the branches of single samples.
 mod branches;
+/// The same for samples with maps and variables.
+mod mapped;
 /// The origin behind both.
 mod origin;
 /// Starts peers.
@@ -95,6 +97,10 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
             .replace("@ORIGIN2@", &origin.to_string())
             .replace("@DIR@", &folder.path().display().to_string())
     };
+    // Maps and lists.
+    for file in std::fs::read_dir(path.with_file_name("files")).into_iter().flatten().flatten() {
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).expect("it is writable");
+    }
     // The second file of Traefik.
     let dynamic = path.with_extension("dynamic.yml");
     if dynamic.is_file() {
@@ -112,7 +118,8 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     let mut vanward = Process::start_in(folder.path(), &["run", "--config", "vanward.toml"]);
     vanward.address();
     let mut unexplained = Vec::new();
-    for one in asks(&HOSTS).into_iter().chain(branches::of_sample(sample)) {
+    let of_sample = branches::of_sample(sample).into_iter().chain(mapped::of_sample(sample));
+    for one in asks(&HOSTS).into_iter().chain(of_sample) {
         let pair = Pair { peer, ask: &one, theirs: ask(theirs, &one), mine: ask(mine, &one) };
         if pair.theirs != pair.mine && pair.reason().is_none() {
             let Pair { theirs, mine, .. } = &pair;

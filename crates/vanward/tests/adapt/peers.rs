@@ -69,6 +69,12 @@ impl Peer {
                 "13-networks.cfg",
                 "14-parameters.cfg",
                 "15-order.cfg",
+                "16-host-map.cfg",
+                "17-blue-green.cfg",
+                "18-block-lists.cfg",
+                "19-redirect-maps.cfg",
+                "20-tenant-maps.cfg",
+                "21-variables.cfg",
             ],
             Self::Caddy => &[
                 "01-reverse-proxy.Caddyfile",

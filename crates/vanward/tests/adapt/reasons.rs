@@ -99,17 +99,20 @@ const NGINX: &[Reason] = &[
     ("Expires is not sent beside Cache-Control", |pair| pair.is_alike_without("expires", true)),
 ];
 
-const HAPROXY: &[Reason] = &[("HAProxy says that its own answers are not to be stored", |pair| {
-    let plain = |got: &Got| {
-        let mut got = got.clone();
-        got.fields.retain(|(name, _)| name != "cache-control");
-        got.fields.iter_mut().for_each(|(_, value)| *value = value.replace(", charset=\"UTF-8\"", ""));
-        (got.status, got.fields)
-    };
-    pair.peer.is_own(&pair.theirs)
-        && pair.theirs.field("cache-control") == Some("no-cache")
-        && plain(&pair.theirs) == plain(&pair.mine)
-})];
+const HAPROXY: &[Reason] = &[
+    ("HAProxy says that its own answers are not to be stored", |pair| {
+        let plain = |got: &Got| {
+            let mut got = got.clone();
+            got.fields.retain(|(name, _)| name != "cache-control");
+            got.fields.iter_mut().for_each(|(_, value)| *value = value.replace(", charset=\"UTF-8\"", ""));
+            (got.status, got.fields)
+        };
+        pair.peer.is_own(&pair.theirs)
+            && pair.theirs.field("cache-control") == Some("no-cache")
+            && plain(&pair.theirs) == plain(&pair.mine)
+    }),
+    ("a host with a dot at its end is the one without", |pair| pair.ask.host.ends_with('.')),
+];
 
 const CADDY: &[Reason] = &[
     ("the case of paths counts", |pair| pair.path() == "/API/users"),
