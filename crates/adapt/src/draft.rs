@@ -10,6 +10,8 @@ pub(crate) enum DraftValue {
     Text(String),
     Number(u64),
     Bool(bool),
+    /// An expression in Vanward's language.
+    Expression(String),
     List(Vec<DraftValue>),
     Table(Vec<(String, DraftValue)>),
 }
@@ -62,6 +64,12 @@ pub(crate) struct DraftTable {
 impl DraftTable {
     pub(crate) fn new(header: impl Into<String>, from: Vec<StatementOrigin>) -> Self {
         Self { header: header.into(), from, options: Vec::new() }
+    }
+
+    /// A table with these pairs, whose keys are different.
+    pub(crate) fn of_pairs(header: String, pairs: Vec<(String, DraftValue)>) -> Self {
+        let option = |(key, value)| (key, value, Vec::new());
+        Self { header, from: Vec::new(), options: pairs.into_iter().map(option).collect() }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&DraftValue> {
@@ -218,6 +226,10 @@ impl DraftTable {
         self.options.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.options.len()
+    }
+
     /// Renders the table with a comment at each option; `named` describes a directive. Collects the cited directives.
     pub(crate) fn render(&self, named: &dyn Fn(usize) -> String, cited: &mut BTreeSet<usize>) -> String {
         let mut comment = |from: &[StatementOrigin]| {
@@ -247,22 +259,19 @@ impl DraftTable {
     }
 }
 
-/// An expression has quotes of its own, and no places that are replaced when the file is read.
 fn written_pair(key: &str, value: &DraftValue) -> String {
-    let value = match value {
-        DraftValue::Text(text) if key == "when" => {
-            let text = toml_text::unexpanded(text);
-            let is_plain = !text.contains('\'') && !text.chars().any(char::is_control);
-            if is_plain { format!("'{text}'") } else { quoted(&text) }
-        }
-        value => written(value),
-    };
-    format!("{} = {value}", bare_or_quoted(key))
+    format!("{} = {}", bare_or_quoted(key), written(value))
 }
 
 fn written(value: &DraftValue) -> String {
     match value {
         DraftValue::Text(text) => quoted(text),
+        // Quotes of its own, and no places that are replaced when the file is read.
+        DraftValue::Expression(text) => {
+            let text = toml_text::unexpanded(text);
+            let is_plain = !text.contains('\'') && !text.chars().any(char::is_control);
+            if is_plain { format!("'{text}'") } else { quoted(&text) }
+        }
         DraftValue::Number(number) => number.to_string(),
         DraftValue::Bool(is_so) => is_so.to_string(),
         DraftValue::List(values) => {

@@ -13,6 +13,8 @@ mod remark;
 mod draft;
 /// Collects the whole result.
 mod sheet;
+/// Maps and values of the result.
+mod definitions;
 /// Verdicts on statements by name.
 mod known;
 /// Durations, sizes, networks, expressions.

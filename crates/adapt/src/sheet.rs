@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::definitions::Definitions;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules::Routes;
 use crate::source::SourceFiles;
@@ -28,6 +29,7 @@ pub(crate) struct Sheet<'s> {
     pub(crate) upstreams: Vec<DraftTable>,
     /// `[cache]`, `[timeouts]`, `[limits]` and the like, by header.
     pub(crate) tables: Vec<DraftTable>,
+    pub(crate) definitions: Definitions,
     /// Statements that were evaluated for each kind of request.
     pub(crate) met: BTreeSet<usize>,
 }
@@ -42,6 +44,7 @@ impl<'s> Sheet<'s> {
             routes: Vec::new(),
             upstreams: Vec::new(),
             tables: Vec::new(),
+            definitions: Definitions::default(),
             met: BTreeSet::new(),
         }
     }
@@ -92,9 +95,7 @@ impl<'s> Sheet<'s> {
     /// Adds a note unless an option or a note already names the statement.
     pub(crate) fn say_if_unsaid(&mut self, number: usize, kind: RemarkKind, why: &str) {
         let is_noted = self.notes.iter().any(|note| note.number == number);
-        let all = std::iter::once(&self.top).chain(&self.listeners).chain(&self.routes);
-        let mut all = all.chain(&self.upstreams).chain(&self.tables);
-        if !is_noted && !all.any(|table| table.cites(number)) {
+        if !is_noted && !self.all().any(|table| table.cites(number)) {
             self.note(number, kind, why, "");
         }
     }
@@ -191,6 +192,12 @@ impl<'s> Sheet<'s> {
         Adapted { toml, remarks, directives, taken, needless: directives - taken - refused.len() }
     }
 
+    /// All tables, in the order of the file.
+    fn all(&self) -> impl Iterator<Item = &DraftTable> {
+        let before = std::iter::once(&self.top).chain(&self.listeners).chain(self.definitions.tables());
+        before.chain(&self.routes).chain(&self.upstreams).chain(&self.tables)
+    }
+
     fn numbers(&self, wanted: fn(RemarkKind) -> bool) -> BTreeSet<usize> {
         self.notes.iter().filter(|note| wanted(note.kind)).map(|note| note.number).collect()
     }
@@ -217,9 +224,7 @@ impl<'s> Sheet<'s> {
         let mut text =
             format!("# From {}, by `vanward adapt {peer}`. ", first.replace(char::is_control, " "));
         text += "Comments name the lines that options came from.\n";
-        let top = std::iter::once(&self.top);
-        let all = top.chain(&self.listeners).chain(&self.routes).chain(&self.upstreams).chain(&self.tables);
-        for table in all.filter(|table| !table.is_empty() || table.header == "[cache]") {
+        for table in self.all().filter(|table| !table.is_empty() || table.header == "[cache]") {
             text.push('\n');
             text += &table.render(&named, cited);
         }

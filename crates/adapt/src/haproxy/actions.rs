@@ -449,7 +449,7 @@ impl<'s> HaproxyAdapter<'s> {
         };
         let rate = format!("{most}/{}", written::duration(period.min(86_400_000)));
         let mut pairs = vec![("rate".to_owned(), rate.into()), ("key".to_owned(), key.into())];
-        pairs.extend(when.iter().map(|when| ("when".to_owned(), when.as_str().into())));
+        pairs.extend(when.iter().map(|when| ("when".to_owned(), DraftValue::Expression(when.clone()))));
         let mut origins = rule.from();
         origins.extend(
             numbers

@@ -131,7 +131,7 @@ impl<'s> NginxAdapter<'s> {
             route.set("methods", methods.clone(), origins.clone());
         }
         if let Some((when, origins)) = &entry.when {
-            route.set("when", when.clone(), origins.clone());
+            route.set("when", DraftValue::Expression(when.clone()), origins.clone());
         }
         let host = route.get("host").map_or(String::new(), |host| format!("{host:?}"));
         let methods = entry.conditions();

@@ -6,7 +6,7 @@ use super::atom::{self, Atom, HostIs, PathIs};
 use super::leaves::{Leaf, RouteForm, are_the_same, forms};
 use super::space::{Region, Space, push_new};
 use super::{Test, answer};
-use crate::draft::{DraftTable, StatementOrigin};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
 /// Results of a region that are written: the last without conditions, or those before.
 struct RoutePart {
@@ -121,6 +121,6 @@ fn conditions(table: &mut DraftTable, space: &Space, leaf: &Leaf, form: &RouteFo
                         && atom::implies(wanted, atom, space.patterns())
                 })
         };
-        table.set("when", when.clone(), origins(tests, &is_it));
+        table.set("when", DraftValue::Expression(when.clone()), origins(tests, &is_it));
     }
 }
