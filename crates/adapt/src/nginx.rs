@@ -4,7 +4,11 @@
 mod access;
 /// Caching and compression.
 mod bodies;
-/// Conditions of `if`, as expressions.
+/// The rewrite phase of servers and locations.
+mod branches;
+/// Servers that a variable chooses.
+mod chosen;
+/// Conditions of `if`.
 mod conditions;
 /// Constant variables.
 mod constants;
@@ -12,12 +16,22 @@ mod constants;
 mod content;
 /// Listeners, from `listen` and the servers' TLS directives.
 mod doors;
+/// Values as expressions and maps.
+mod expressions;
+/// nginx's own variables.
+mod facts;
 /// Servers of named locations.
 mod fallbacks;
 /// Applications behind FastCGI.
 mod fastcgi;
+/// Keys of rate limits and caches.
+mod keys;
 /// Converts locations to routes.
 mod locations;
+/// The access log.
+mod logs;
+/// The blocks `map` and `geo`.
+mod maps;
 /// Inheritance of directives: inner blocks hide outer ones.
 mod scope;
 /// Converts servers to hosts and routes.
@@ -26,10 +40,16 @@ mod servers;
 mod streams;
 /// Parses the files.
 mod syntax;
+/// Texts with variables.
+mod templates;
+/// Conditions, joined and simplified.
+mod truth;
 /// Upstreams, from blocks and from `proxy_pass`.
 mod upstreams;
-/// Times, sizes, variables, expressions.
+/// Times, sizes, names of variables.
 mod values;
+/// Values of variables.
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +64,7 @@ use crate::{Adapted, Include, RemarkKind};
 use doors::Door;
 use scope::BlockScope;
 use syntax::Directive;
+use variables::Declarations;
 
 /// Translates a configuration of nginx, or a part, such as a `server` block. `file` is its name for messages and
 /// comments. Fails on a syntax error or an exceeded limit: blocks 32 deep, includes 16 deep, 1000 files, 100000
@@ -70,6 +91,7 @@ struct NginxAdapter<'s> {
     counted: BTreeSet<usize>,
     /// Named locations whose server is part of a route.
     named: BTreeSet<usize>,
+    declarations: Declarations<'s>,
 }
 
 fn from(directive: &Directive) -> Vec<StatementOrigin> {
@@ -85,6 +107,7 @@ impl<'s> NginxAdapter<'s> {
             taken: BTreeSet::new(),
             counted: BTreeSet::new(),
             named: BTreeSet::new(),
+            declarations: Declarations::new(&[], BTreeSet::new()),
         }
     }
 
@@ -120,6 +143,8 @@ impl<'s> NginxAdapter<'s> {
         for group in level.iter().filter(|directive| directive.name == "upstream") {
             self.groups.insert(group.word(0), group);
         }
+        let unread = self.sheet.source.unread.iter().map(|(number, _)| *number).collect();
+        self.declarations = Declarations::new(level, unread);
         let scope = BlockScope::from_level(level);
         self.for_all_requests(&scope);
         self.servers(&scope);
@@ -203,44 +228,6 @@ impl<'s> NginxAdapter<'s> {
         if let Some(recursive) = scope.one("real_ip_recursive") {
             let why = "the last address that is not trusted is the client";
             self.note(recursive, RemarkKind::NeedsNothing, why, "");
-        }
-    }
-
-    fn log(&mut self, scope: &BlockScope<'s>) {
-        let logs = scope.all("access_log");
-        let Some(log) = logs.first() else { return };
-        for more in &logs[1..] {
-            let instead = "write a second table: [[log]]";
-            self.note(more, RemarkKind::Refused, "only the first log was taken over", instead);
-        }
-        self.log_to(log);
-    }
-
-    /// Translates an access log with a target.
-    fn log_to(&mut self, log: &Directive) {
-        let target = match log.word(0) {
-            "off" => return self.note(log, RemarkKind::NeedsNothing, "there is no log without [log]", ""),
-            "/dev/stdout" => "stdout",
-            target => target,
-        };
-        if target.starts_with("syslog:") || target.contains('$') {
-            let instead = "see docs/logging.md for `target` of [log]";
-            return self.note(log, RemarkKind::Refused, "this target is written in another way", instead);
-        }
-        let target = if target == "stdout" || target.contains('/') {
-            target.to_owned()
-        } else {
-            format!("./{target}")
-        };
-        if !matches!(target.as_str(), "stdout") && !target.starts_with('/') {
-            let why = "the path is relative to the working directory here, not to nginx's prefix";
-            self.note(log, RemarkKind::Differs, why, "write the absolute path");
-        }
-        self.once("[log]", "target", target, log);
-        self.sheet.table("[log]").set("format", "combined", from(log));
-        if !matches!(log.word(1), "" | "combined") {
-            let why = "the log has the Combined Log Format";
-            self.note(log, RemarkKind::Differs, why, "`format` of [log] takes other forms: docs/logging.md");
         }
     }
 

@@ -514,8 +514,6 @@ fn maps_and_variables_that_are_not_known_are_refused_and_protect() {
         ("http-request set-header X-A %[req.hdr(x),map(none.map)]", b, "none.map: there is none"),
         ("http-request redirect location %[req.hdr(x)]", closed, "its target is not a URL or path"),
         ("http-request redirect location %[req.hdr(x),upper]", closed, "more URLs than can become routes"),
-        ("http-request deny if { src_conn_cur gt 5 }", closed, "routes cannot match on src_conn_cur"),
-        ("http-request deny if { sc_conn_cur(0) gt 5 }", closed, "routes cannot match on sc_conn_cur(0)"),
         (
             "http-request deny if { sc_http_err_rate(0) gt 5 }",
             closed,

@@ -1,10 +1,11 @@
 //! Options of routes other than the content: networks, passwords, rates, fields, error pages, timeouts.
 
-use super::locations;
+use super::conditions::TestedCondition;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{NginxAdapter, content, from, values};
+use super::truth::Condition;
+use super::{NginxAdapter, conditions, content, from, locations, values};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::values as written;
@@ -37,7 +38,7 @@ impl<'s> NginxAdapter<'s> {
         if let Some(log) = scope.here("access_log")
             && !scope.is_outermost(log)
         {
-            self.log_to(log);
+            self.log_to(log, scope);
         }
     }
 
@@ -58,16 +59,39 @@ impl<'s> NginxAdapter<'s> {
         {
             self.question(question, server, entry);
         }
-        Self::logged(scope, entry);
+        self.logged(scope, entry);
     }
 
-    /// Translates `access_log off`.
-    pub(super) fn logged(scope: &BlockScope<'s>, entry: &mut RouteEntry) {
-        if let Some(log) = scope.one("access_log")
-            && log.word(0) == "off"
-            && !scope.is_outermost(log)
-        {
-            entry.options.set("access_log", false, from(log));
+    /// Translates `access_log off`, and the condition of a log.
+    pub(super) fn logged(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let Some(log) = scope.all("access_log").first().copied() else { return };
+        if log.word(0) == "off" {
+            if !scope.is_outermost(log) {
+                entry.options.set("access_log", false, from(log));
+            }
+            return;
+        }
+        let Some(variable) = log.words.iter().find_map(|word| word.strip_prefix("if=")) else { return };
+        match self.tested_later(&[format!("({variable})")], scope.sets()) {
+            Ok(TestedCondition { condition: Condition::Known(true), .. }) => {}
+            Ok(TestedCondition { condition: Condition::Known(false), .. }) => {
+                entry.options.set("access_log", false, from(log));
+            }
+            Ok(TestedCondition { condition, used, .. }) => {
+                let when = ("when".to_owned(), DraftValue::Expression(condition.written()));
+                let mut origins = from(log);
+                origins.extend(conditions::origins(used));
+                entry.options.set("access_log", DraftValue::Table(vec![when]), origins);
+            }
+            Err(why) => {
+                let why = format!("all requests are logged: {why}");
+                self.note(
+                    log,
+                    RemarkKind::Differs,
+                    &why,
+                    "write `access_log = { when = \"…\" }` in the [[route]]",
+                );
+            }
         }
     }
 
@@ -170,29 +194,32 @@ impl<'s> NginxAdapter<'s> {
                 continue;
             };
             let rate = zone.words.iter().find_map(|word| word.strip_prefix("rate=")).and_then(rate);
-            let (Some(key), Some(rate)) = (key(zone.word(0)), rate) else {
-                let why = "requests cannot be counted by this key, or the rate is not understood";
-                self.note(
-                    zone,
-                    RemarkKind::Refused,
-                    why,
-                    "`key` of `rate_limit` counts by client, header, cookie, query, host or route",
-                );
-                continue;
+            let rate = rate.ok_or_else(|| "the rate is not understood".to_owned());
+            let counted = rate.and_then(|rate| Ok((rate, self.rate_key(zone.word(0), scope, entry)?)));
+            let (rate, key) = match counted {
+                Ok(counted) => counted,
+                Err(why) => {
+                    let why = format!("requests cannot be counted by this key: {why}");
+                    let instead = "`key` of `rate_limit` counts by client, header, cookie, query, host, route or a value";
+                    self.note(zone, RemarkKind::Refused, &why, instead);
+                    continue;
+                }
             };
             if !self.counted.insert(zone.number) {
                 let why = "each route counts by itself: a client may make as many requests in each";
                 self.note(zone, RemarkKind::Differs, why, "write one [[route]] for all these paths");
             }
             let burst = option("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
-            let pairs = [
+            let mut pairs = vec![
                 ("rate".to_owned(), rate.into()),
                 ("burst".to_owned(), DraftValue::Number(burst.saturating_add(1).min(u64::from(u32::MAX)))),
-                ("key".to_owned(), key.into()),
+                ("key".to_owned(), key.key),
             ];
-            tables.push(DraftValue::Table(pairs.into()));
+            pairs.extend(key.when.map(|when| ("when".to_owned(), DraftValue::Expression(when))));
+            tables.push(DraftValue::Table(pairs));
             origins
                 .extend([StatementOrigin::Directive(limit.number), StatementOrigin::Directive(zone.number)]);
+            origins.extend(key.from);
             if burst > 0 && !limit.words.iter().any(|word| word == "nodelay") {
                 let why = "requests within the burst are let through at once, as with nodelay";
                 self.note(limit, RemarkKind::Differs, why, "");
@@ -232,16 +259,24 @@ impl<'s> NginxAdapter<'s> {
                 continue;
             };
             let max = limit.word(1).parse::<u32>().ok().filter(|max| *max > 0);
-            let (Some(key), Some(max)) = (key(zone.word(0)), max) else {
-                let why = "requests cannot be counted by this key, or the number is not understood";
-                let instead = "`by` of `concurrency` is client, header, cookie, query, host or a value";
-                self.note(zone, RemarkKind::Refused, why, instead);
-                continue;
+            let max = max.ok_or_else(|| "the number is not understood".to_owned());
+            let counted = max.and_then(|max| Ok((max, self.rate_key(zone.word(0), scope, entry)?)));
+            let (max, key) = match counted {
+                Ok(counted) => counted,
+                Err(why) => {
+                    let why = format!("requests cannot be counted by this key: {why}");
+                    let instead = "`by` of `concurrency` is client, header, cookie, query, host or a value";
+                    self.note(zone, RemarkKind::Refused, &why, instead);
+                    continue;
+                }
             };
-            let pairs = [("max".to_owned(), DraftValue::Number(max.into())), ("by".to_owned(), key.into())];
-            tables.push(DraftValue::Table(pairs.into()));
+            let mut pairs =
+                vec![("max".to_owned(), DraftValue::Number(max.into())), ("by".to_owned(), key.key)];
+            pairs.extend(key.when.map(|when| ("when".to_owned(), DraftValue::Expression(when))));
+            tables.push(DraftValue::Table(pairs));
             origins
                 .extend([StatementOrigin::Directive(limit.number), StatementOrigin::Directive(zone.number)]);
+            origins.extend(key.from);
             let status = scope.one("limit_conn_status");
             origins.extend(status.map(|status| StatementOrigin::Directive(status.number)));
             if status.is_none_or(|status| status.word(0) != "429") {
@@ -267,15 +302,15 @@ impl<'s> NginxAdapter<'s> {
                 self.note(add, RemarkKind::NeedsNothing, "nginx adds no field without a value", "");
                 continue;
             }
-            let value = match values::template(text) {
+            if text == "$upstream_cache_status" {
+                let why =
+                    "Cache-Status (RFC 9211) tells what the cache did, in every response of a cached route";
+                self.note(add, RemarkKind::NeedsNothing, why, "");
+                continue;
+            }
+            let value = match self.template(text, scope, entry) {
                 Ok(value) => value,
-                Err(variable) if variable == "$upstream_cache_status" => {
-                    let why = "Cache-Status (RFC 9211) tells what the cache did, in every response of a cached route";
-                    self.note(add, RemarkKind::NeedsNothing, why, "");
-                    continue;
-                }
-                Err(variable) => {
-                    let why = format!("there is no variable {variable}");
+                Err(why) => {
                     let instead = "write the value, or a variable of docs/configuration.md";
                     self.note(add, RemarkKind::Refused, &why, instead);
                     continue;
@@ -457,25 +492,6 @@ pub(super) fn zone<'s>(scope: &BlockScope<'s>, kind: &str, name: &str) -> Option
     let is_named =
         |word: &String| word.strip_prefix("zone=").is_some_and(|word| word.split(':').next() == Some(name));
     scope.outer(kind).into_iter().find(|zone| zone.words.iter().any(is_named))
-}
-
-/// Returns the key of a limit for the variable that nginx counts by.
-pub(super) fn key(text: &str) -> Option<String> {
-    match text {
-        "$binary_remote_addr" | "$remote_addr" => Some("client".to_owned()),
-        "$host" | "$server_name" | "$http_host" => Some("host".to_owned()),
-        _ => {
-            let name = text.strip_prefix('$')?;
-            let is_name = |rest: &&str| {
-                !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-            };
-            let of = |prefix: &str| name.strip_prefix(prefix).filter(is_name);
-            let header = of("http_").map(|field| format!("header:{}", values::field_name(field)));
-            header
-                .or_else(|| of("cookie_").map(|cookie| format!("cookie:{cookie}")))
-                .or_else(|| of("arg_").map(|argument| format!("query:{argument}")))
-        }
-    }
 }
 
 /// Converts `10r/s` to `10/s`.

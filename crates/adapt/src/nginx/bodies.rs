@@ -1,8 +1,10 @@
 //! Caching and compression of responses.
 
+use super::conditions::origins;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
+use super::truth::Condition;
 use super::{NginxAdapter, from, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -85,22 +87,73 @@ impl<'s> NginxAdapter<'s> {
             self.note(key.unwrap_or(zone), RemarkKind::Differs, why, "");
         }
         if let Some(key) = key {
-            match key.words.concat().as_str() {
-                "$scheme$proxy_host$request_uri" => {}
-                "$scheme$host$request_uri"
-                | "$scheme$request_method$host$request_uri"
-                | "$host$request_uri" => {
+            match self.cache_key(&key.words.concat(), scope, entry) {
+                Ok(parts) if parts.is_empty() => {
                     self.note(key, RemarkKind::NeedsNothing, "the key is scheme, host, path and query", "");
                 }
-                _ => {
+                Ok(parts) => {
+                    for (option, name) in parts {
+                        let mut names = match entry.options.inner("cache", option) {
+                            Some(DraftValue::List(known)) => known.clone(),
+                            _ => Vec::new(),
+                        };
+                        names.push(name.into());
+                        entry.options.extend("cache", (option, DraftValue::List(names)), from(key));
+                    }
+                }
+                Err(why) => {
                     let instead =
                         "`key_headers`, `key_cookies`, `query_keep` and `query_drop` of `cache` change it";
-                    self.note(key, RemarkKind::Refused, "the key is scheme, host, path and query", instead);
+                    self.note(key, RemarkKind::Refused, &why, instead);
                 }
             }
         }
+        self.bypasses(scope, entry);
         if let Some(ignored) = scope.one("proxy_ignore_headers") {
             self.ignored(ignored, entry);
+        }
+    }
+
+    /// Translates `proxy_cache_bypass` and `proxy_no_cache`: requests that neither get nor leave stored responses.
+    fn bypasses(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let directives = ["proxy_cache_bypass", "proxy_no_cache"].map(|name| scope.all(name));
+        let words = directives.each_ref().map(|list| {
+            let mut words: Vec<&str> =
+                list.iter().flat_map(|directive| &directive.words).map(String::as_str).collect();
+            words.sort_unstable();
+            words
+        });
+        let [bypass, stores_not] = &words;
+        let (mut met, mut from_all) = (Vec::new(), Vec::new());
+        for directive in directives.iter().flatten() {
+            for word in &directive.words {
+                match self.tested(&[format!("({word})")], scope.sets()) {
+                    Ok(tested) => {
+                        met.push(tested.condition);
+                        from_all.extend(origins(tested.used));
+                    }
+                    // What is not known may be private.
+                    Err(why) => {
+                        let why = format!("nothing is stored here, because it is not known when: {why}");
+                        let instead = "write `cache = { when = \"…\" }` in the [[route]]";
+                        self.note(directive, RemarkKind::Refused, &why, instead);
+                        return entry.options.without("cache");
+                    }
+                }
+            }
+            from_all.extend(from(directive));
+            if bypass != stores_not {
+                let why = "these requests get no stored response, and theirs are not stored";
+                self.note(directive, RemarkKind::Differs, why, "");
+            }
+        }
+        match Condition::any(met).negated() {
+            Condition::Known(true) => {}
+            Condition::Known(false) => entry.options.without("cache"),
+            when => {
+                let when = DraftValue::Expression(when.written());
+                entry.options.extend("cache", ("when", when), from_all);
+            }
         }
     }
 

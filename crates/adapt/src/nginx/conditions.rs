@@ -1,71 +1,25 @@
-//! Translates the condition of an `if` to an expression, for `when` of a route. Variables of `map` and `geo` are
-//! written out.
-
-use std::cmp::Reverse;
+//! Translates the condition of an `if`: a test of one variable.
 
 use regex::RegexBuilder;
 
-use super::syntax::Directive;
+use super::NginxAdapter;
+use super::truth::{Binding, Condition};
+use super::variables::{Resolved, SetVariables, TextPart, ValueTest, VariableValue, expression_of};
+use crate::draft::StatementOrigin;
+use crate::rules::literal;
 use crate::values;
 
-/// The longest expression: that of Vanward.
-const EXPRESSION_BYTES_MAX: usize = 8192;
+/// Choices with more tests become maps.
+pub(super) const TESTS_MAX: usize = 30;
 
-/// A variable: a text of the request, or constants that depend on tests.
-enum Variable {
-    Text(String),
-    Choice(Choice),
-}
+/// Why a condition has no translation: Vanward's ask for no files.
+pub(super) const ASKS_FOR_FILES: &str = "the condition asks for files";
 
-/// The first test that holds decides.
-struct Choice {
-    tests: Vec<(String, String)>,
-    default: String,
-    /// The number of the directive that declares the variable.
-    number: usize,
-}
-
-/// An expression, and the directives that declare its variables.
-pub(super) struct WrittenCondition {
-    pub(super) text: String,
-    pub(super) declared: Vec<usize>,
-}
-
-/// Translates the words of an `if`. `declarations` are the directives of the `http` block.
-///
-/// # Errors
-/// Why it has no translation.
-pub(super) fn written(words: &[String], declarations: &[Directive]) -> Result<WrittenCondition, String> {
-    let mut words: Vec<String> = words.to_vec();
-    match words.first_mut() {
-        Some(first) if first.starts_with('(') => drop(first.remove(0)),
-        _ => return Err("the condition has no brackets".to_owned()),
-    }
-    if let Some(last) = words.last_mut() {
-        *last = last.strip_suffix(')').unwrap_or(last).to_owned();
-    }
-    words.retain(|word| !word.is_empty());
-    let (name, test) = match words.as_slice() {
-        [name] => (name, Test::IsSet),
-        [name, sign, value @ ..] => (name, Test::new(sign, value.join(" "))?),
-        [] => return Err("the condition is empty".to_owned()),
-    };
-    let name = name.strip_prefix('$').ok_or("the condition tests no variable")?;
-    let (text, declared) = match variable(name, declarations)? {
-        Variable::Text(text) => (test.on_text(&text), Vec::new()),
-        Variable::Choice(choice) => (test.on_choice(&choice), vec![choice.number]),
-    };
-    match text.len() {
-        ..=EXPRESSION_BYTES_MAX => Ok(WrittenCondition { text, declared }),
-        _ => Err(format!("the expression would be longer than {EXPRESSION_BYTES_MAX} bytes")),
-    }
-}
-
-enum Test {
+pub(super) enum VariableTest {
     /// Neither empty nor `0`.
     IsSet,
     Equal {
-        value: String,
+        value: VariableValue,
         is_not: bool,
     },
     Matches {
@@ -74,159 +28,183 @@ enum Test {
     },
 }
 
-impl Test {
-    fn new(sign: &str, value: String) -> Result<Self, String> {
+/// A translated condition, and the directives that declare or set its variables.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TestedCondition {
+    pub(super) condition: Condition,
+    pub(super) used: Vec<usize>,
+    /// Whether it compares the path as it was sent with one whose escapes are decoded.
+    pub(super) is_decoded: bool,
+}
+
+impl NginxAdapter<'_> {
+    /// Translates the words of an `if`.
+    ///
+    /// # Errors
+    /// Why there is no translation.
+    pub(super) fn tested(
+        &mut self,
+        words: &[String],
+        sets: &SetVariables,
+    ) -> Result<TestedCondition, String> {
+        let tested = self.tested_later(words, sets)?;
+        match tested.condition.written().contains("response.") {
+            true => Err("its variable is known only after the response".to_owned()),
+            false => Ok(tested),
+        }
+    }
+
+    /// As [`tested`](Self::tested), where the response is known.
+    pub(super) fn tested_later(
+        &mut self,
+        words: &[String],
+        sets: &SetVariables,
+    ) -> Result<TestedCondition, String> {
+        let mut words: Vec<String> = words.to_vec();
+        match words.first_mut() {
+            Some(first) if first.starts_with('(') => drop(first.remove(0)),
+            _ => return Err("the condition has no brackets".to_owned()),
+        }
+        if let Some(last) = words.last_mut() {
+            *last = last.strip_suffix(')').unwrap_or(last).to_owned();
+        }
+        words.retain(|word| !word.is_empty());
+        let (name, sign, value) = match words.as_slice() {
+            [name] => (name, "", String::new()),
+            [name, sign, value @ ..] => (name, sign.as_str(), value.join(" ")),
+            [] => return Err("the condition is empty".to_owned()),
+        };
+        if matches!(name.trim_start_matches('!'), "-f" | "-d" | "-e" | "-x") {
+            return Err(ASKS_FOR_FILES.to_owned());
+        }
+        if !name.starts_with('$') {
+            return Err("the condition tests no variable".to_owned());
+        }
+        let mut resolved = self.declarations.text(name, sets)?;
         let is_not = sign.starts_with('!');
-        match sign.trim_start_matches('!') {
-            "=" if value.contains('$') => Err("the condition compares two variables".to_owned()),
-            "=" => Ok(Self::Equal { value, is_not }),
-            "~" => Ok(Self::Matches { pattern: values::search(&value, false)?, is_not }),
-            "~*" => Ok(Self::Matches { pattern: values::search(&value, true)?, is_not }),
-            _ => Err("the condition asks for files".to_owned()),
+        let test = match sign.trim_start_matches('!') {
+            "" => VariableTest::IsSet,
+            "=" => {
+                let other = self.declarations.text(&value, sets)?;
+                resolved.used.extend(other.used);
+                VariableTest::Equal { value: other.value, is_not }
+            }
+            "~" => VariableTest::Matches { pattern: values::search(&value, false)?, is_not },
+            "~*" => VariableTest::Matches { pattern: values::search(&value, true)?, is_not },
+            _ => return Err("the condition is not understood".to_owned()),
+        };
+        let is_decoded = resolved.value.is_decoded();
+        let compared = match &test {
+            VariableTest::Matches { pattern, .. } => pattern.as_str(),
+            VariableTest::Equal { value, .. } => value.as_constant().unwrap_or_default(),
+            VariableTest::IsSet => "",
+        };
+        if is_decoded && compared.contains('%') {
+            return Err(format!("{compared} has an escape, and paths are compared without"));
         }
+        let condition = self.condition(&resolved, &test, name.trim_start_matches('$'))?;
+        let used: Vec<usize> = resolved.used.into_iter().collect();
+        self.sheet.met.extend(used.iter().copied());
+        Ok(TestedCondition { condition, used, is_decoded })
     }
 
-    fn on_text(&self, text: &str) -> String {
+    /// Applies a test to a value. `base` names the map that it may become.
+    ///
+    /// # Errors
+    /// Why there is no translation.
+    pub(super) fn condition(
+        &mut self,
+        resolved: &Resolved,
+        test: &VariableTest,
+        base: &str,
+    ) -> Result<Condition, String> {
+        if resolved.value.leaves().len() > TESTS_MAX {
+            if let VariableTest::Equal { value, .. } = test
+                && value.as_constant().is_none()
+            {
+                return Err("it compares two variables".to_owned());
+            }
+            let text = self.expression(resolved, base)?;
+            return Ok(test.on_text(&text, false));
+        }
+        test.on(&resolved.value)
+    }
+}
+
+impl VariableTest {
+    pub(super) fn on(&self, value: &VariableValue) -> Result<Condition, String> {
+        let (tests, otherwise) = match value {
+            VariableValue::Text(parts) => return self.on_parts(parts),
+            VariableValue::Choice { tests, otherwise } => (tests, otherwise),
+        };
+        let results = tests.iter().map(|(_, value)| self.on(value)).collect::<Result<Vec<_>, _>>()?;
+        let mut known = self.on(otherwise)?;
+        let mut rest: &[(ValueTest, VariableValue)] = tests;
+        while let Some(last) = rest.len().checked_sub(1) {
+            let result = results[last].clone();
+            let alike = results[..rest.len()].iter().rev().take_while(|other| **other == result).count();
+            let (before, group) = rest.split_at(rest.len() - alike);
+            known = ValueTest::any(group.iter().map(|(test, _)| test)).choose(result, known);
+            rest = before;
+        }
+        Ok(known)
+    }
+
+    fn on_parts(&self, parts: &[TextPart]) -> Result<Condition, String> {
+        if let Some(constant) = VariableValue::Text(parts.to_vec()).as_constant() {
+            return self.on_constant(constant);
+        }
+        let expression = expression_of(parts)?;
+        if let Self::Equal { value: VariableValue::Text(other), is_not } = self
+            && VariableValue::Text(other.clone()).as_constant().is_none()
+        {
+            let other = expression_of(other)?;
+            let sign = if *is_not { "!=" } else { "==" };
+            return Ok(Condition::Text(
+                format!("{} {sign} {}", expression.text, other.text),
+                Binding::Comparison,
+            ));
+        }
+        if let Self::Equal { value: VariableValue::Choice { .. }, .. } = self {
+            return Err("it compares two variables".to_owned());
+        }
+        Ok(self.on_text(&expression.text, expression.is_set))
+    }
+
+    /// On a text that is no constant. `is_set` tells whether it is neither empty nor `0`.
+    fn on_text(&self, text: &str, is_set: bool) -> Condition {
         match self {
-            Self::IsSet => format!("!({text} in [\"\", \"0\"])"),
-            Self::Equal { value, is_not } => {
-                format!("{text} {} {}", if *is_not { "!=" } else { "==" }, literal(value))
-            }
+            Self::IsSet if is_set => Condition::Known(true),
+            Self::IsSet => Condition::among(text, &["", "0"]).negated(),
+            Self::Equal { value, is_not } => match value.as_constant() {
+                Some("") if is_set => Condition::Known(*is_not),
+                constant => Condition::equal(text, constant.unwrap_or_default()).negated_if(*is_not),
+            },
             Self::Matches { pattern, is_not } => {
-                format!("{}{text}.matches({})", if *is_not { "!" } else { "" }, literal(pattern))
+                Condition::call(format!("{text}.matches({})", literal(pattern))).negated_if(*is_not)
             }
         }
     }
 
-    fn holds(&self, value: &str) -> bool {
-        match self {
-            Self::IsSet => !matches!(value, "" | "0"),
-            Self::Equal { value: wanted, is_not } => (value == wanted) != *is_not,
-            Self::Matches { pattern, is_not } => {
-                RegexBuilder::new(pattern).build().is_ok_and(|pattern| pattern.is_match(value)) != *is_not
-            }
-        }
-    }
-
-    /// The values are constants, so only the tests remain.
-    fn on_choice(&self, Choice { tests, default, .. }: &Choice) -> String {
-        let otherwise = self.holds(default);
-        let results: Vec<bool> = tests.iter().map(|(_, value)| self.holds(value)).collect();
-        let any = || tests.iter().map(|(test, _)| test.as_str()).collect::<Vec<_>>().join(" || ");
-        if tests.is_empty() || results.iter().all(|result| *result == otherwise) {
-            otherwise.to_string()
-        } else if results.iter().all(|result| *result) {
-            any()
-        } else if results.iter().all(|result| !result) {
-            format!("!({})", any())
-        } else {
-            let choices =
-                tests.iter().zip(results).map(|((test, _), result)| format!("{test} ? {result} : "));
-            choices.collect::<String>() + &otherwise.to_string()
-        }
-    }
-}
-
-/// Quotes a text for an expression.
-fn literal(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-fn variable(name: &str, declarations: &[Directive]) -> Result<Variable, String> {
-    match declaration(name, declarations) {
-        Some(map) if map.name == "map" => choice_of_map(map, declarations).map(Variable::Choice),
-        Some(geo) => choice_of_geo(geo).map(Variable::Choice),
-        None => text(name).map(Variable::Text).ok_or_else(|| format!("${name} is unknown here")),
-    }
-}
-
-/// Returns the `map` or `geo` that declares a variable.
-fn declaration<'d>(name: &str, declarations: &'d [Directive]) -> Option<&'d Directive> {
-    declarations.iter().find(|directive| {
-        matches!(directive.name.as_str(), "map" | "geo")
-            && directive.words.last().is_some_and(|word| word.strip_prefix('$') == Some(name))
-    })
-}
-
-/// The name of a variable in expressions. The value is always present, because nginx has empty texts instead.
-fn text(name: &str) -> Option<String> {
-    let known = match name {
-        "host" => "request.host",
-        "request_method" => "request.method",
-        "scheme" => "request.scheme",
-        "uri" | "document_uri" => "request.path",
-        "args" | "query_string" => "(request.query ?? \"\")",
-        "is_args" => "(has(request.query) ? \"?\" : \"\")",
-        "remote_addr" | "realip_remote_addr" | "proxy_protocol_addr" => "string(client.address)",
-        "https" => "(request.scheme == \"https\" ? \"on\" : \"\")",
-        "ssl_protocol" => "(client.tls.version ?? \"\")",
-        "ssl_server_name" => "(client.tls.sni ?? \"\")",
-        "ssl_client_s_dn" => "(client.tls.subject ?? \"\")",
-        "ssl_client_i_dn" => "(client.tls.issuer ?? \"\")",
-        "content_type" => "(request.headers[\"content-type\"] ?? \"\")",
-        "content_length" => "(request.headers[\"content-length\"] ?? \"\")",
-        _ => "",
-    };
-    if !known.is_empty() {
-        return Some(known.to_owned());
-    }
-    let named = |family: &str, name: &str| format!("(request.{family}[{}] ?? \"\")", literal(name));
-    let of = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-    if let Some(field) = of("http_") {
-        return Some(named("headers", &field.replace('_', "-")));
-    }
-    let cookie = of("cookie_").map(|cookie| named("cookies", cookie));
-    cookie.or_else(|| of("arg_").map(|argument| named("query", argument)))
-}
-
-fn choice_of_map(map: &Directive, declarations: &[Directive]) -> Result<Choice, String> {
-    let source = map.word(0).strip_prefix('$').ok_or("the source of the map is not one variable")?;
-    if declaration(source, declarations).is_some() {
-        return Err("the map depends on another one".to_owned());
-    }
-    let source = text(source).ok_or_else(|| format!("${source} is unknown here"))?;
-    let (mut exact, mut patterns, mut default) = (Vec::new(), Vec::new(), String::new());
-    for entry in map.inner() {
-        let value = entry.word(0).to_owned();
-        if value.contains('$') {
-            return Err("the values of the map are not constants".to_owned());
-        }
-        match entry.name.as_str() {
-            "default" => default = value,
-            "hostnames" | "include" => return Err(format!("`{}` in a map is not supported", entry.name)),
-            "volatile" => {}
-            name => match name.strip_prefix('~') {
-                Some(pattern) => {
-                    let ignores_case = pattern.starts_with('*');
-                    let pattern = values::search(pattern.trim_start_matches('*'), ignores_case)?;
-                    patterns.push((format!("{source}.matches({})", literal(&pattern)), value));
-                }
-                // nginx ignores case here, and prefers these to expressions.
+    fn on_constant(&self, text: &str) -> Result<Condition, String> {
+        Ok(match self {
+            Self::IsSet => Condition::Known(!matches!(text, "" | "0")),
+            Self::Equal { value, is_not } => match value.as_constant() {
+                Some(wanted) => Condition::Known((text == wanted) != *is_not),
                 None => {
-                    let key = name.strip_prefix('\\').unwrap_or(name).to_ascii_lowercase();
-                    exact.push((format!("{source}.lowerAscii() == {}", literal(&key)), value));
+                    let swapped = Self::Equal { value: VariableValue::constant(text), is_not: *is_not };
+                    swapped.on(value)?
                 }
             },
-        }
+            Self::Matches { pattern, is_not } => {
+                let pattern = RegexBuilder::new(pattern).unicode(false).build();
+                Condition::Known(pattern.is_ok_and(|pattern| pattern.is_match(text)) != *is_not)
+            }
+        })
     }
-    exact.extend(patterns);
-    Ok(Choice { tests: exact, default, number: map.number })
 }
 
-fn choice_of_geo(geo: &Directive) -> Result<Choice, String> {
-    if geo.words.len() > 1 && geo.word(0) != "$remote_addr" {
-        return Err("the address of the geo is another variable".to_owned());
-    }
-    let (mut networks, mut default) = (Vec::new(), String::new());
-    for entry in geo.inner() {
-        match (entry.name.as_str(), entry.word(0)) {
-            ("default", value) => default = value.to_owned(),
-            (network, value) if values::is_network(network) => networks.push((network, value.to_owned())),
-            (other, _) => return Err(format!("`{other}` in a geo is not supported")),
-        }
-    }
-    // The longest prefix decides.
-    networks.sort_by_key(|(network, _)| Reverse(128 - values::host_bits(network)));
-    let test = |(network, value)| (format!("client.address in {}", literal(network)), value);
-    Ok(Choice { tests: networks.into_iter().map(test).collect(), default, number: geo.number })
+/// The directives of a condition or value, for comments.
+pub(super) fn origins(used: impl IntoIterator<Item = usize>) -> Vec<StatementOrigin> {
+    used.into_iter().map(StatementOrigin::Directive).collect()
 }

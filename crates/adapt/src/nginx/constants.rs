@@ -19,12 +19,13 @@ const MOVING: [&str; 6] = ["rewrite", "error_page", "try_files", "index", "auth_
 /// where requests may move, a variable that another location sets is not constant.
 pub(super) fn fold(tree: Vec<Directive>) -> (Vec<Directive>, BTreeSet<usize>) {
     let mut done = BTreeSet::new();
-    let folded = level(tree, &BTreeMap::new(), &mut done);
+    let folded = level(tree, false, &BTreeMap::new(), &mut done);
     (folded, done)
 }
 
 fn level(
     block: Vec<Directive>,
+    is_if: bool,
     outer: &BTreeMap<String, String>,
     done: &mut BTreeSet<usize>,
 ) -> Vec<Directive> {
@@ -34,7 +35,8 @@ fn level(
         set_within(directive, &mut changed);
     }
     known.retain(|name, _| !changed.contains(name));
-    for directive in &block {
+    // What an `if` sets is known at its end only.
+    for directive in block.iter().filter(|_| !is_if) {
         let Some(name) = set_by(directive) else { continue };
         let is_once = block.iter().filter(|other| set_by(other) == Some(name)).count() == 1;
         let value = replaced(directive.word(1), &known);
@@ -52,15 +54,36 @@ fn level(
         }
         let mut own = BTreeSet::new();
         set_within(&directive, &mut own);
+        let is_if = directive.name == "if";
         directive.block = directive.block.map(|inner| {
             let is_kept =
                 |name: &String| moved.get(name).is_none_or(|count| *count == usize::from(own.contains(name)));
             let kept = known.iter().filter(|(name, _)| is_kept(name));
-            level(inner, &kept.map(|(name, value)| (name.clone(), value.clone())).collect(), done)
+            level(inner, is_if, &kept.map(|(name, value)| (name.clone(), value.clone())).collect(), done)
         });
         directive
     };
     block.into_iter().map(fold_one).collect()
+}
+
+/// Counts the locations of a server that set each variable, if requests may move between them.
+pub(super) fn set_by_locations(level: &[Directive]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    if level.iter().any(may_move) {
+        for location in level.iter().filter(|directive| directive.name == "location") {
+            for name in set_in(location) {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// The variables that a block sets.
+pub(super) fn set_in(block: &Directive) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    set_within(block, &mut names);
+    names
 }
 
 /// Whether a directive, or one within it, may move a request to another location.

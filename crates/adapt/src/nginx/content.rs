@@ -1,6 +1,6 @@
 //! Content of a location: a server, files, a fixed response, a redirect.
 
-use super::fallbacks::tries_files;
+use super::fallbacks::{IfMissing, missing, tries_files};
 use super::locations::{Location, LocationMatch};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
@@ -48,7 +48,7 @@ impl<'s> NginxAdapter<'s> {
             return false;
         }
         if let Some(answer) = scope.here("return") {
-            self.answer(answer, scope, entry);
+            self.answer(answer, None, scope, entry);
             return false;
         }
         if let Some(handler) = REFUSED.iter().find_map(|name| scope.here(name)) {
@@ -75,7 +75,7 @@ impl<'s> NginxAdapter<'s> {
         {
             *entry = moved;
             self.response_headers(scope, entry);
-            Self::logged(scope, entry);
+            self.logged(scope, entry);
             return false;
         }
         self.files_or_nothing(scope, &location.matching, entry);
@@ -104,17 +104,25 @@ impl<'s> NginxAdapter<'s> {
         origins.extend(from(rewrite));
         let mut entry = RouteEntry::new(format!("~ {pattern}"), origins);
         let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
-        self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, &mut entry);
+        let to = rewrite.word(1).trim_end_matches('?');
+        self.redirect(rewrite, to, status, &location.scope, &mut entry);
         Some(entry)
     }
 
-    pub(super) fn answer(&mut self, answer: &'s Directive, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+    /// Translates `return`. `target` replaces its URL.
+    pub(super) fn answer(
+        &mut self,
+        answer: &'s Directive,
+        target: Option<&str>,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) {
         let (first, second) = (answer.word(0), answer.words.get(1));
         let status = first.parse::<u64>().ok();
         match (status, second) {
-            (None, None) => self.redirect(answer, first, 302, entry),
+            (None, None) => self.redirect(answer, target.unwrap_or(first), 302, scope, entry),
             (Some(status @ (301 | 302 | 303 | 307 | 308)), Some(url)) => {
-                self.redirect(answer, url, status, entry);
+                self.redirect(answer, target.unwrap_or(url), status, scope, entry);
             }
             (Some(444), _) => {
                 let why = "a connection is not closed without a response: the client gets 403";
@@ -133,7 +141,7 @@ impl<'s> NginxAdapter<'s> {
             }
         }
         self.response_headers(scope, entry);
-        Self::logged(scope, entry);
+        self.logged(scope, entry);
     }
 
     fn respond(
@@ -147,17 +155,13 @@ impl<'s> NginxAdapter<'s> {
         let mut pairs = vec![("status".to_owned(), DraftValue::Number(status))];
         let mut origins = from(answer);
         match text {
-            Some(text) if text.contains('$') => {
-                let instead = "write the text as it should be";
-                self.note(
-                    answer,
-                    RemarkKind::Refused,
-                    "the body of a fixed response has no variables",
-                    instead,
-                );
-            }
             Some(text) if !text.is_empty() => {
-                pairs.push(("body".to_owned(), text.as_str().into()));
+                match self.body_template(text, scope, entry) {
+                    Ok(body) => pairs.push(("body".to_owned(), body.into())),
+                    Err(why) => {
+                        self.note(answer, RemarkKind::Refused, &why, "write the text as it should be");
+                    }
+                }
                 let kind = scope.one("default_type");
                 origins.extend(kind.map(|kind| StatementOrigin::Directive(kind.number)));
                 let kind = kind.map_or("text/plain", |kind| kind.word(0));
@@ -168,11 +172,24 @@ impl<'s> NginxAdapter<'s> {
         entry.options.set("respond", DraftValue::Table(pairs), origins);
     }
 
-    pub(super) fn redirect(&mut self, directive: &Directive, url: &str, status: u64, entry: &mut RouteEntry) {
-        let to = match values::template(url) {
+    pub(super) fn redirect(
+        &mut self,
+        directive: &Directive,
+        url: &str,
+        status: u64,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) {
+        let ends = ["$is_args$args", "$is_args$query_string", "${is_args}$args"];
+        let path = ends.iter().find_map(|end| url.strip_suffix(end));
+        let made = match path.unwrap_or(url) {
+            // A value is escaped as a part of the path.
+            url if url.contains("is_args") => Err("the query is a part of the path".to_owned()),
+            url => self.template(url, scope, entry),
+        };
+        let to = match made {
             Ok(to) => to,
-            Err(variable) => {
-                let why = format!("there is no variable {variable}");
+            Err(why) => {
                 self.note(
                     directive,
                     RemarkKind::Refused,
@@ -196,7 +213,9 @@ impl<'s> NginxAdapter<'s> {
             return not_taken(directive, entry);
         }
         let to = to.replace("$path?$query", "$path_and_query");
-        let to = if directive.name == "return" { crate::values::without_query(to) } else { to };
+        // Without a query of its own, the target gets that of the request.
+        let is_whole = directive.name == "return" && path.is_none();
+        let to = if is_whole { crate::values::without_query(to) } else { to };
         let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), status.into())];
         entry.options.set("redirect", DraftValue::Table(pairs), from(directive));
     }
@@ -280,29 +299,47 @@ impl<'s> NginxAdapter<'s> {
         }
     }
 
+    /// Sets the page for paths without a file.
+    fn page_else(
+        &mut self,
+        scope: &BlockScope<'s>,
+        pairs: &mut Vec<(String, DraftValue)>,
+        origins: &mut Vec<StatementOrigin>,
+    ) {
+        let Some(tried) = scope.here("try_files") else {
+            if let Some((block, IfMissing::Page(page), _)) = missing(scope)
+                && is_page(page)
+            {
+                pairs.push(("fallback".to_owned(), page.into()));
+                origins.extend(from(block));
+                block.inner().iter().for_each(|inner| origins.extend(from(inner)));
+            }
+            return;
+        };
+        let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["$uri", "=404"] | ["$uri", "$uri/", "=404"] => origins.extend(from(tried)),
+            ["$uri", page] | ["$uri", "$uri/", page] if is_page(page) => {
+                pairs.push(("fallback".to_owned(), (*page).into()));
+                origins.extend(from(tried));
+            }
+            // `files_else` adds the server.
+            [before @ .., name] if name.starts_with('@') && tries_files(before) => {}
+            _ => {
+                let why = "only a file, its directory, and a page, 404 or a named location are tried";
+                let instead = "write routes with paths, such as /assets for files and / for a server";
+                self.note(tried, RemarkKind::Refused, why, instead);
+            }
+        }
+    }
+
     fn files_options(
         &mut self,
         scope: &BlockScope<'s>,
         pairs: &mut Vec<(String, DraftValue)>,
         origins: &mut Vec<StatementOrigin>,
     ) {
-        if let Some(tried) = scope.here("try_files") {
-            let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
-            match words.as_slice() {
-                ["$uri", "=404"] | ["$uri", "$uri/", "=404"] => origins.extend(from(tried)),
-                ["$uri", page] | ["$uri", "$uri/", page] if is_page(page) => {
-                    pairs.push(("fallback".to_owned(), (*page).into()));
-                    origins.extend(from(tried));
-                }
-                // `files_else` adds the server.
-                [before @ .., name] if name.starts_with('@') && tries_files(before) => {}
-                _ => {
-                    let why = "only a file, its directory, and a page, 404 or a named location are tried";
-                    let instead = "write routes with paths, such as /assets for files and / for a server";
-                    self.note(tried, RemarkKind::Refused, why, instead);
-                }
-            }
-        }
+        self.page_else(scope, pairs, origins);
         if let Some(listing) = scope.one("autoindex")
             && values::is_on(listing.word(0))
         {

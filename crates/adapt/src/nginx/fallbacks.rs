@@ -43,6 +43,44 @@ pub(super) fn tries_files(words: &[&str]) -> bool {
     matches!(words, ["$uri"] | ["$uri", "$uri/"])
 }
 
+/// The effect of an `if` for missing files on their requests.
+pub(super) enum IfMissing<'s> {
+    /// `proxy_pass`
+    Asks,
+    /// `rewrite … /index.html last;`
+    Page(&'s str),
+}
+
+/// Returns what `if (!-f $request_filename) { … }` does instead of sending a file, and the words of `try_files` with the
+/// same meaning.
+pub(super) fn if_missing(block: &Directive) -> Option<(IfMissing<'_>, &'static [&'static str])> {
+    let words: String = block.words.concat();
+    let tried: &[&str] = match words.trim_matches(['(', ')']) {
+        "!-f$request_filename" => &["$uri"],
+        "!-e$request_filename" => &["$uri", "$uri/"],
+        _ => return None,
+    };
+    let inner: Vec<&Directive> = block.inner().iter().filter(|inner| inner.name != "break").collect();
+    match inner.as_slice() {
+        [pass] if pass.name == "proxy_pass" => Some((IfMissing::Asks, tried)),
+        [rewrite] if rewrite.name == "rewrite" && matches!(rewrite.word(2), "" | "last" | "break") => {
+            let path = rewrite.word(1).split('?').next()?;
+            let is_all = ["^", "^(.*)$", "^(.+)$", ".*", "^.*$", "(.*)", "^/(.*)$", "^/(.+)$", "."]
+                .contains(&rewrite.word(0));
+            (is_all && path.starts_with('/') && !path.contains('$')).then_some((IfMissing::Page(path), tried))
+        }
+        _ => None,
+    }
+}
+
+/// The `if` for missing files of a location.
+pub(super) fn missing<'s>(
+    scope: &BlockScope<'s>,
+) -> Option<(&'s Directive, IfMissing<'s>, &'static [&'static str])> {
+    let blocks = scope.own().iter().filter(|directive| directive.name == "if");
+    blocks.filter_map(|block| if_missing(block).map(|(does, tried)| (block, does, tried))).next()
+}
+
 impl<'s> NginxAdapter<'s> {
     /// Adds the server of a named location to the files of a route: `try_files $uri $uri/ @name`. Returns whether the
     /// route now has it, with all its options.
@@ -53,12 +91,8 @@ impl<'s> NginxAdapter<'s> {
         entry: &mut RouteEntry,
     ) -> bool {
         let scope = &location.scope;
-        let Some(tried) = scope.here("try_files") else { return false };
-        let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
-        let Some((name, before)) = words.split_last().filter(|(name, _)| name.starts_with('@')) else {
-            return false;
-        };
-        if entry.options.get("files").is_none() || !tries_files(before) {
+        let Some(ElseServer { tried, before, name, found }) = else_server(scope) else { return false };
+        if entry.options.get("files").is_none() || !tries_files(&before) {
             return false;
         }
         let refuse = |adapter: &mut Self, why: &str| {
@@ -69,7 +103,7 @@ impl<'s> NginxAdapter<'s> {
         if entry.options.get("rewrite").is_some() {
             return refuse(self, "the path for the server would be that below the `alias`");
         }
-        let Some((block, named)) = scope.named(name) else {
+        let Some((block, named)) = found else {
             return refuse(self, &format!("there is no location {name}"));
         };
         if named.one("expires").is_some() {
@@ -96,7 +130,7 @@ impl<'s> NginxAdapter<'s> {
             let upstream = DraftValue::Table(vec![("upstream".to_owned(), upstream)]);
             entry.options.extend("files", ("else", upstream), origins);
         }
-        let why = match before {
+        let why = match before.as_slice() {
             [_] => "other methods than GET and HEAD go to the server; nginx answers 405 if there is a file",
             _ => {
                 "other methods than GET and HEAD, and directories without an index, go to the server; nginx answers \
@@ -128,7 +162,7 @@ impl<'s> NginxAdapter<'s> {
         if let Some(differs) = shared.iter().find(|shared| numbers(scope, shared) != numbers(named, shared)) {
             return Err(format!("`{differs}` of location {name} is another one, and a route has it once"));
         }
-        let location = Location { block, scope: named.clone(), matching: matching.clone() };
+        let location = Location { block, scope: named.clone(), matching: matching.clone(), outer: None };
         self.pass(pass, &location, made);
         match made.options.get("upstream") {
             Some(_) => Ok(()),
@@ -207,6 +241,27 @@ impl<'s> NginxAdapter<'s> {
         }
         Ok(true)
     }
+}
+
+/// The server that gets requests without a file.
+struct ElseServer<'s> {
+    tried: &'s Directive,
+    /// As in `try_files`.
+    before: Vec<&'s str>,
+    name: &'s str,
+    found: Option<(&'s Directive, BlockScope<'s>)>,
+}
+
+/// Finds it in `try_files` or an `if` of a location.
+fn else_server<'s>(scope: &BlockScope<'s>) -> Option<ElseServer<'s>> {
+    if let Some((block, IfMissing::Asks, before)) = missing(scope) {
+        let found = Some((block, scope.within(block.inner())));
+        return Some(ElseServer { tried: block, before: before.to_vec(), name: "", found });
+    }
+    let tried = scope.here("try_files")?;
+    let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
+    let (name, before) = words.split_last().filter(|(name, _)| name.starts_with('@'))?;
+    Some(ElseServer { tried, before: before.to_vec(), name, found: scope.named(name) })
 }
 
 /// Checks that both servers get requests with the same options, because a route has them once.

@@ -1,6 +1,7 @@
 //! Applications: `fastcgi_pass` with its parameters, and `try_files` that ends in a script.
 
 use super::content;
+use super::fallbacks::{self, IfMissing};
 use super::locations::{Location, LocationMatch, leading_to};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
@@ -96,6 +97,7 @@ impl<'s> NginxAdapter<'s> {
         }
         let Some(name) = self.application_upstream(pass, &scope_of_pass, true) else { return false };
         let mut origins = from(tried);
+        tried.inner().iter().for_each(|inner| origins.extend(from(inner)));
         origins.extend(from(pass));
         entry.options.set("upstream", name, origins);
         self.timeouts(pass, &scope_of_pass, entry);
@@ -233,8 +235,11 @@ impl<'s> NginxAdapter<'s> {
     }
 }
 
-/// Returns `try_files` that ends in a script, and the path of the script.
+/// Returns `try_files` that ends in a script, or an `if` for missing files, and the path of the script.
 fn front<'s>(scope: &BlockScope<'s>) -> Option<(&'s Directive, &'s str)> {
+    if let Some((block, IfMissing::Page(path), _)) = fallbacks::missing(scope) {
+        return path.ends_with(".php").then_some((block, path));
+    }
     let tried = scope.here("try_files")?;
     let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
     let (["$uri", _] | ["$uri", "$uri/", _]) = words.as_slice() else { return None };

@@ -3,15 +3,20 @@
 //! Both proxies prefer an exact path, then expressions in their order, then the longest prefix. `^~` becomes an
 //! expression before all others, if there are any.
 
-use super::conditions;
-use super::fastcgi;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::branches::{self, Branch, Branches};
+use super::conditions::TestedCondition;
+use super::content;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{NginxAdapter, from};
+use super::truth::Condition;
+use super::{NginxAdapter, constants, from};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::{is_host, is_path};
+use crate::rules::is_path;
 use crate::values;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -24,9 +29,14 @@ pub(super) enum LocationMatch {
         text: String,
         ignores_case: bool,
     },
+    /// `$name`: where no expression matches, and the variable is set (since nginx 1.31.5).
+    Predicate(String),
     /// `@name`: only other locations lead there.
     Named,
 }
+
+/// All paths, in the order of expressions.
+const ALL_PATHS: &str = "~ (?s).*";
 
 impl LocationMatch {
     pub(super) fn from_location(location: &Directive) -> Self {
@@ -37,6 +47,7 @@ impl LocationMatch {
             ("~", 2) => Self::Pattern { text: path(1), ignores_case: false },
             ("~*", 2) => Self::Pattern { text: path(1), ignores_case: true },
             (first, _) if first.starts_with('@') => Self::Named,
+            (first, 1) if first.starts_with('$') => Self::Predicate(path(0)),
             // nginx also accepts sign and path as one word.
             (first, 1) if first.starts_with("~*") => {
                 Self::Pattern { text: first[2..].to_owned(), ignores_case: true }
@@ -56,6 +67,10 @@ impl LocationMatch {
             Self::Exact(path) | Self::Prefix(path) | Self::FirstPrefix(path) => Some(path),
             _ => None,
         }
+    }
+
+    fn is_predicate(&self) -> bool {
+        matches!(self, Self::Predicate(_))
     }
 }
 
@@ -96,28 +111,91 @@ pub(super) fn leading_to<'s>(path: &str, level: &'s [Directive]) -> Vec<&'s Dire
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Location<'s> {
     pub(super) block: &'s Directive,
     pub(super) scope: BlockScope<'s>,
     pub(super) matching: LocationMatch,
+    /// The location around a predicate.
+    pub(super) outer: Option<LocationMatch>,
+}
+
+impl Location<'_> {
+    /// The location, without the values of variables that requests may bring from other locations. `set_elsewhere`
+    /// counts the locations that set each variable.
+    fn with_unknown(&self, set_elsewhere: &BTreeMap<String, usize>) -> Self {
+        if set_elsewhere.is_empty() {
+            return self.clone();
+        }
+        let own = constants::set_in(self.block);
+        let mut sets = self.scope.sets().clone();
+        for (name, count) in set_elsewhere {
+            if *count > usize::from(own.contains(name)) {
+                let why = format!("another location sets ${name}, and requests may move from there");
+                sets.insert(name.clone(), Err(why));
+            }
+        }
+        Self { scope: self.scope.with_sets(&Rc::new(sets)), ..self.clone() }
+    }
+}
+
+#[derive(Default)]
+struct LocationRoutes {
+    routes: Vec<RouteEntry>,
+    /// Whether a server answers.
+    is_asked: bool,
+    /// The route for static files beside a front controller.
+    files: Option<RouteEntry>,
 }
 
 impl<'s> NginxAdapter<'s> {
     pub(super) fn entries(&mut self, server: &'s Directive, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
-        let mut entries = self.conditions(scope);
-        if let Some(answer) = scope.here("return") {
-            let mut entry = RouteEntry::new("/", Vec::new());
-            self.answer(answer, scope, &mut entry);
-            entries.push(entry);
+        let branches = self.branches(server, scope, TestedCondition::always());
+        let scope = &scope.with_sets(&branches.sets);
+        let mut entries = self.of_server(&branches, scope);
+        if branches.is_final || branches.closed.is_some() {
             for location in scope.own().iter().filter(|directive| directive.name == "location") {
-                self.unreachable(location);
+                if branches.closed.is_some() {
+                    let why = "an `if` of the server has no translation, so its requests get 501";
+                    self.note(location, RemarkKind::Refused, why, "see the remark on the `if`");
+                } else {
+                    self.unreachable(location, "the `return` of the server answers before it");
+                }
             }
             return entries;
         }
         let mut locations = Vec::new();
         self.flatten(scope, None, &mut locations);
-        let has_patterns =
-            locations.iter().any(|location| matches!(location.matching, LocationMatch::Pattern { .. }));
+        entries.extend(self.of_locations(&locations, server, scope));
+        for location in &locations {
+            if location.matching == LocationMatch::Named && !self.named.contains(&location.block.number) {
+                let why = "no route leads to this named location";
+                let instead = "write a [[route]] whose path tells these requests apart";
+                self.note(location.block, RemarkKind::Refused, why, instead);
+            }
+        }
+        let has_root = locations.iter().any(|location| matches!(&location.matching, LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if path == "/"));
+        if !has_root {
+            let mut entry = RouteEntry::new("/", Vec::new());
+            self.files_or_nothing(scope, &LocationMatch::Prefix("/".to_owned()), &mut entry);
+            self.access(scope, server, &mut entry);
+            entries.push(entry);
+        }
+        entries
+    }
+
+    /// Builds the routes of all locations. Of expressions, the first one wins, as in nginx.
+    fn of_locations(
+        &mut self,
+        locations: &[Location<'s>],
+        server: &'s Directive,
+        scope: &BlockScope<'s>,
+    ) -> Vec<RouteEntry> {
+        let is_expression = |location: &Location<'_>| {
+            matches!(location.matching, LocationMatch::Pattern { .. })
+                || location.matching.is_predicate() && location.outer.is_none()
+        };
+        let has_patterns = locations.iter().any(is_expression);
         let exact: Vec<String> = locations
             .iter()
             .filter_map(|location| match &location.matching {
@@ -125,12 +203,14 @@ impl<'s> NginxAdapter<'s> {
                 _ => None,
             })
             .collect();
-        let (mut first, mut statics) = (Vec::new(), Vec::new());
-        for location in &locations {
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        let (mut predicates, mut statics) = (Vec::new(), Vec::new());
+        let set_elsewhere = constants::set_by_locations(server.inner());
+        for location in locations {
             let Some(path) = self.path(location, has_patterns) else { continue };
-            let mut entry = RouteEntry::new(path, from(location.block));
-            let is_asked = self.content(location, server, &mut entry);
-            let closed = self.methods(location, &mut entry);
+            let location = &location.with_unknown(&set_elsewhere);
+            let LocationRoutes { routes, is_asked, files } = self.of_location(location, server, &path);
+            statics.extend(files);
             let slashed = match &location.matching {
                 LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if is_asked => {
                     path.strip_suffix('/')
@@ -142,47 +222,235 @@ impl<'s> NginxAdapter<'s> {
             {
                 let mut slash = with_slash(bare, location.block);
                 self.response_headers(&scope.within(&[]), &mut slash);
-                entries.push(slash);
-            }
-            entries.extend(closed);
-            if let Some(mut files) = self.static_files(location, &entry) {
-                self.access(&location.scope, server, &mut files);
-                statics.push(files);
+                others.push(slash);
             }
             match location.matching {
-                LocationMatch::FirstPrefix(_) if has_patterns => first.push(entry),
-                _ => entries.push(entry),
+                LocationMatch::FirstPrefix(_) if has_patterns => first.extend(routes),
+                LocationMatch::Predicate(_) => predicates.extend(routes),
+                _ => others.extend(routes),
             }
         }
-        for location in &locations {
-            if location.matching == LocationMatch::Named && !self.named.contains(&location.block.number) {
-                let why = "no route leads to this named location";
-                let instead = "write a [[route]] whose path tells these requests apart";
-                self.note(location.block, RemarkKind::Refused, why, instead);
+        first.sort_by_key(|entry: &RouteEntry| std::cmp::Reverse(entry.path.len()));
+        [first, others, predicates, statics].concat()
+    }
+
+    /// Builds the routes of a location: for its branches, and for all other requests.
+    fn of_location(&mut self, location: &Location<'s>, server: &'s Directive, path: &str) -> LocationRoutes {
+        let block = location.block;
+        let mut made = LocationRoutes::default();
+        let given = match self.given(location) {
+            Ok(given) => given,
+            Err(closed) => {
+                made.routes.extend(closed);
+                return made;
+            }
+        };
+        let is_internal = location.scope.here("internal").is_some();
+        let branches = if is_internal {
+            Branches::none(&location.scope)
+        } else {
+            self.branches(block, &location.scope, given.clone())
+        };
+        let location = &Location { scope: location.scope.with_sets(&branches.sets), ..location.clone() };
+        let new = |when| RouteEntry { when, ..RouteEntry::new(path, from(block)) };
+        let is_given = given.condition != Condition::Known(true);
+        let only = match branches.all.as_slice() {
+            [branch] if !is_given => method_of(branch.block),
+            _ => None,
+        };
+        for branch in &branches.all {
+            let mut entry = new(branch.when.clone());
+            if let Some(method) = only.as_ref().filter(|_| branch.answer.is_some()) {
+                entry.when = None;
+                entry.methods = Some((DraftValue::List(vec![method.clone().into()]), from(branch.block)));
+            }
+            self.branch(branch, location, server, &mut entry);
+            made.routes.push(entry);
+        }
+        let mut entry = new(given.when());
+        if let Some(closed) = branches.closed {
+            content::not_taken(closed, &mut entry);
+            made.routes.push(entry);
+            return made;
+        }
+        if branches.is_final {
+            made.routes = made.routes.into_iter().flat_map(RouteEntry::with_nowhere).collect();
+            return made;
+        }
+        made.is_asked = self.content(location, server, &mut entry);
+        let among = (is_given || !branches.all.is_empty()).then_some(&given);
+        if let Some(mut refused) = self.limit_except(location, &mut entry, among) {
+            refused.path = path.to_owned();
+            // The methods leave the location before its conditions are asked.
+            made.routes.insert(0, refused);
+        }
+        made.files = self.static_files(location, &entry).map(|mut files| {
+            self.access(&location.scope, server, &mut files);
+            files
+        });
+        made.routes.push(entry);
+        made.routes = made.routes.into_iter().flat_map(RouteEntry::with_nowhere).collect();
+        made
+    }
+
+    /// The condition of a location: that of a predicate. If it has no translation, a route that refuses all requests
+    /// if the location does.
+    fn given(&mut self, location: &Location<'s>) -> Result<TestedCondition, Option<RouteEntry>> {
+        let LocationMatch::Predicate(name) = &location.matching else { return Ok(TestedCondition::always()) };
+        match self.tested(&[format!("({name})")], location.scope.sets()) {
+            Ok(tested) if tested.condition == Condition::Known(false) => {
+                self.unreachable(location.block, "its predicate never holds");
+                Err(None)
+            }
+            Ok(tested) => Ok(tested),
+            Err(why) => {
+                let instead = "write a [[route]] with the condition: docs/conditions.md";
+                self.note(location.block, RemarkKind::Refused, &why, instead);
+                let refuses =
+                    location.scope.own().iter().any(|inner| {
+                        inner.name == "deny" || inner.name == "return" && branches::refuses(inner)
+                    });
+                Err(refuses.then(|| {
+                    let mut entry = RouteEntry::new(ALL_PATHS, from(location.block));
+                    content::not_taken(location.block, &mut entry);
+                    entry
+                }))
             }
         }
-        first.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
-        let has_root = locations.iter().any(|location| matches!(&location.matching, LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if path == "/"));
-        if !has_root {
-            let mut entry = RouteEntry::new("/", Vec::new());
-            self.files_or_nothing(scope, &LocationMatch::Prefix("/".to_owned()), &mut entry);
-            self.access(scope, server, &mut entry);
-            entries.push(entry);
+    }
+
+    /// Fills in the route for a branch of a location.
+    fn branch(
+        &mut self,
+        branch: &Branch<'s>,
+        location: &Location<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
+        let scope = if branch.block.name == "if" {
+            entry.from.extend(from(branch.block));
+            location.scope.within_if(branch.block.inner())
+        } else {
+            location.scope.clone()
+        };
+        let scope = scope.with_sets(&branch.sets);
+        match branch.answer {
+            Some(answer) if answer.name == "return" => {
+                self.answer(answer, branch.url.as_deref(), &scope, entry);
+            }
+            Some(rewrite) => self.moved_in_branch(rewrite, location, &scope, entry),
+            None => {
+                let inner = Location { scope, ..location.clone() };
+                self.content(&inner, server, entry);
+            }
         }
-        // Expressions of the file come before, in nginx as well.
-        entries.extend(statics);
-        first.extend(entries);
-        first
+    }
+
+    /// Translates a `rewrite` to another URL in an `if` of a location.
+    fn moved_in_branch(
+        &mut self,
+        rewrite: &'s Directive,
+        location: &Location<'s>,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) {
+        let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
+        let to = rewrite.word(1).trim_end_matches('?');
+        let begins =
+            location.matching.path().is_some_and(|path| rewrite.word(0).starts_with(&format!("^{path}")));
+        let to = match rewrite.word(0) {
+            "^" | ".*" | "^.*" | "^.*$" | "^/" if !to.contains("$1") => to.to_owned(),
+            "^(.*)$" | "^(.*)" | "(.*)" => to.replace("$1", "${uri}"),
+            "^/(.*)$" | "^/(.*)" => to.replace("/$1", "${uri}"),
+            pattern if begins && values::expression(pattern, false).is_ok() => {
+                entry.path = format!("~ {}", values::expression(pattern, false).unwrap_or_default());
+                to.to_owned()
+            }
+            _ => {
+                let why = "a path is rewritten in its route";
+                self.note(rewrite, RemarkKind::Refused, why, "write a [[route]] with `redirect`");
+                return content::not_taken(rewrite, entry);
+            }
+        };
+        self.redirect(rewrite, &to, status, scope, entry);
+        self.response_headers(scope, entry);
+        self.logged(scope, entry);
+    }
+
+    /// The path of an answer that comes before all locations: of all paths, and of each exact path, because those take
+    /// precedence.
+    fn all_paths(scope: &BlockScope<'s>) -> Vec<String> {
+        let exact = scope.own().iter().filter(|directive| directive.name == "location");
+        let exact = exact.filter_map(|location| match LocationMatch::from_location(location) {
+            LocationMatch::Exact(path) if is_path(&path) => Some(format!("= {path}")),
+            _ => None,
+        });
+        std::iter::once(ALL_PATHS.to_owned()).chain(exact).collect()
+    }
+
+    /// Builds the routes for branches of a server, which come before its locations.
+    fn of_server(&mut self, branches: &Branches<'s>, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
+        let moves = |branch: &Branch<'_>| branch.answer.is_some_and(|answer| answer.name == "rewrite");
+        let rest = "/".to_owned();
+        let paths = match branches.is_final && !branches.all.iter().any(moves) {
+            true => vec![rest.clone()],
+            false => Self::all_paths(scope),
+        };
+        let mut entries = Vec::new();
+        for branch in &branches.all {
+            let block = branch.block;
+            let is_if = block.name == "if";
+            let scope = if is_if { scope.within_if(block.inner()) } else { scope.clone() };
+            let scope = scope.with_sets(&branch.sets);
+            match branch.answer {
+                Some(answer) if answer.name == "return" => {
+                    // The last answer is for all requests that are left.
+                    let all = if branch.when.is_none() { std::slice::from_ref(&rest) } else { &paths[..] };
+                    for path in all {
+                        let from = if is_if { from(block) } else { Vec::new() };
+                        let mut entry = RouteEntry::new(path.as_str(), from);
+                        entry.when.clone_from(&branch.when);
+                        self.answer(answer, branch.url.as_deref(), &scope, &mut entry);
+                        entries.push(entry);
+                    }
+                }
+                Some(rewrite) => {
+                    if let Some(mut entry) = self.moved(rewrite, &scope) {
+                        entry.when.clone_from(&branch.when);
+                        entries.push(entry);
+                    }
+                }
+                None => {
+                    let why = "an `if` of a server answers, or sets variables";
+                    self.note(block, RemarkKind::Refused, why, "write it into the locations");
+                }
+            }
+        }
+        if let Some(closed) = branches.closed {
+            for path in Self::all_paths(scope) {
+                let mut entry = RouteEntry::new(path, from(closed));
+                content::not_taken(closed, &mut entry);
+                entries.push(entry);
+            }
+        }
+        entries
     }
 
     /// Collects all locations of a server. Inner ones move up, because their paths are longer.
-    fn flatten(&mut self, scope: &BlockScope<'s>, outer: Option<&str>, into: &mut Vec<Location<'s>>) {
+    fn flatten(
+        &mut self,
+        scope: &BlockScope<'s>,
+        outer: Option<&LocationMatch>,
+        into: &mut Vec<Location<'s>>,
+    ) {
         for block in scope.own().iter().filter(|directive| directive.name == "location") {
             let matching = LocationMatch::from_location(block);
             let scope = scope.within(block.inner());
-            let is_within = match (&matching, outer) {
-                (_, None | Some("/")) => true,
-                (LocationMatch::Exact(path) | LocationMatch::Prefix(path), Some(outer)) => {
+            let outer_path = outer.map(|outer| outer.path());
+            let is_within = match (&matching, outer_path) {
+                (_, None | Some(Some("/"))) => true,
+                (LocationMatch::Predicate(_), Some(outer)) => outer.is_some(),
+                (LocationMatch::Exact(path) | LocationMatch::Prefix(path), Some(Some(outer))) => {
                     path.starts_with(outer)
                 }
                 _ => false,
@@ -197,101 +465,50 @@ impl<'s> NginxAdapter<'s> {
                 );
                 continue;
             }
-            let path = matching.path().unwrap_or_default().to_owned();
-            self.flatten(&scope, Some(&path), into);
-            into.push(Location { block, scope, matching });
+            self.flatten(&scope, Some(&matching), into);
+            let outer = if matching.is_predicate() { outer.cloned() } else { None };
+            into.push(Location { block, scope, matching, outer });
         }
     }
 
-    /// Builds routes for requests that the location answers by method: `limit_except GET { deny all; }`, or `if
-    /// ($request_method = …)` with a `return`. The location's content is then for the other methods.
-    fn methods(&mut self, location: &Location<'s>, entry: &mut RouteEntry) -> Vec<RouteEntry> {
-        let mut answered = Vec::new();
-        for block in location.scope.own() {
-            let inner = location.scope.within(block.inner());
-            let mut answer = RouteEntry::new(entry.path.clone(), from(block));
-            match (block.name.as_str(), block.inner()) {
-                ("limit_except", [deny]) if deny.name == "deny" && deny.word(0) == "all" => {
-                    let mut methods: Vec<DraftValue> =
-                        block.words.iter().map(|word| word.as_str().into()).collect();
-                    // In nginx, GET includes HEAD.
-                    if block.words.iter().any(|word| word == "GET")
-                        && !block.words.iter().any(|word| word == "HEAD")
-                    {
-                        methods.push("HEAD".into());
-                    }
-                    entry.methods = Some((DraftValue::List(methods), from(block)));
-                    let status = DraftValue::Table(vec![("status".to_owned(), 403.into())]);
-                    answer.options.set("respond", status, from(deny));
-                    self.response_headers(&inner, &mut answer);
-                }
-                ("if", [_])
-                    if fastcgi::is_for_missing_files(block)
-                        && location.scope.here("fastcgi_pass").is_some() =>
-                {
-                    continue;
-                }
-                ("if", [returned]) if returned.name == "return" => {
-                    let is_one = location.scope.own().iter().filter(|other| other.name == "if").count() == 1;
-                    match method_of(block).filter(|_| is_one) {
-                        Some(method) => {
-                            answer.methods = Some((DraftValue::List(vec![method.into()]), from(block)));
-                        }
-                        None => match self.when(block, returned, &location.scope) {
-                            Some(when) => answer.when = Some(when),
-                            None => continue,
-                        },
-                    }
-                    self.answer(returned, &inner, &mut answer);
-                }
-                _ => continue,
-            }
-            answered.push(answer);
-        }
-        answered
-    }
-
-    /// Translates the condition of an `if` with a `return`, or notes why that is not possible.
-    fn when(
+    /// Translates `limit_except GET { deny all; }`: `methods` of the route, or a condition for all other methods beside
+    /// routes with `when`, because a route with `methods` takes precedence over those. `given` is the location's condition.
+    fn limit_except(
         &mut self,
-        block: &Directive,
-        returned: &Directive,
-        scope: &BlockScope<'s>,
-    ) -> Option<(String, Vec<StatementOrigin>)> {
-        let has_group = |word: &String| {
-            word.as_bytes().windows(2).any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit())
-        };
-        let condition = match conditions::written(&block.words, scope.outermost()) {
-            Ok(_) if returned.words.iter().any(has_group) => {
-                Err("its `return` uses groups of the expression".to_owned())
-            }
-            condition => condition,
-        };
-        match condition {
-            Ok(condition) => {
-                let mut origins = from(block);
-                for declaration in scope.outermost() {
-                    if condition.declared.contains(&declaration.number) {
-                        origins.extend(from(declaration));
-                        for entry in declaration.inner() {
-                            self.note(entry, RemarkKind::NeedsNothing, "it is part of its block", "");
-                        }
-                    }
-                }
-                Some((condition.text, origins))
-            }
-            Err(why) => {
-                let instead = "write a [[route]] with the condition: docs/conditions.md";
-                self.note(block, RemarkKind::Refused, &why, instead);
-                None
-            }
+        location: &Location<'s>,
+        entry: &mut RouteEntry,
+        given: Option<&TestedCondition>,
+    ) -> Option<RouteEntry> {
+        let block = location.scope.here("limit_except")?;
+        let [deny] = block.inner() else { return None };
+        if deny.name != "deny" || deny.word(0) != "all" {
+            return None;
         }
+        let mut methods: Vec<&str> = block.words.iter().map(String::as_str).collect();
+        // In nginx, GET includes HEAD.
+        if methods.contains(&"GET") && !methods.contains(&"HEAD") {
+            methods.push("HEAD");
+        }
+        let mut refused = RouteEntry::new("", from(block));
+        if let Some(given) = given {
+            let others = Condition::among("request.method", &methods).negated();
+            let when = Condition::all(vec![given.condition.clone(), others]);
+            refused.when = Some((when.written(), from(block)));
+        } else {
+            let list = methods.iter().map(|method| (*method).into()).collect();
+            entry.methods = Some((DraftValue::List(list), from(block)));
+        }
+        let status = DraftValue::Table(vec![("status".to_owned(), 403.into())]);
+        refused.options.set("respond", status, from(deny));
+        self.response_headers(&location.scope.within(block.inner()), &mut refused);
+        Some(refused)
     }
 
-    fn unreachable(&mut self, block: &Directive) {
-        self.note(block, RemarkKind::NeedsNothing, "the `return` of the server answers before it", "");
-        for inner in block.inner() {
-            self.unreachable(inner);
+    pub(super) fn unreachable(&mut self, block: &Directive, why: &str) {
+        self.note(block, RemarkKind::NeedsNothing, why, "");
+        // Entries of these blocks are part of them.
+        if !matches!(block.name.as_str(), "types" | "map" | "geo" | "split_clients" | "match") {
+            block.inner().iter().for_each(|inner| self.unreachable(inner, why));
         }
     }
 
@@ -323,85 +540,21 @@ impl<'s> NginxAdapter<'s> {
                 let bare = path.trim_end_matches('/');
                 Some(if bare.is_empty() { "/" } else { bare }.to_owned())
             }
+            LocationMatch::Predicate(_) => match &location.outer {
+                None => Some(ALL_PATHS.to_owned()),
+                Some(outer) => {
+                    let outer = Location { matching: outer.clone(), outer: None, ..location.clone() };
+                    self.path(&outer, has_patterns)
+                }
+            },
             // Known at the end, when all locations that lead there were read.
             LocationMatch::Named => None,
         }
     }
 
-    /// Translates `if` and `rewrite` in a server: routes before all others.
-    fn conditions(&mut self, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
-        let mut entries = Vec::new();
-        for directive in scope.own() {
-            match directive.name.as_str() {
-                "if" => match self.condition(directive, scope) {
-                    Some(entry) => entries.push(entry),
-                    None => entries.extend(self.first(directive, scope)),
-                },
-                "rewrite" => entries.extend(self.moved(directive)),
-                _ => {}
-            }
-        }
-        entries
-    }
-
-    /// Translates `if ($host = name) { return … }` and `if ($request_method = NAME) { return … }`.
-    fn condition(&mut self, block: &'s Directive, scope: &BlockScope<'s>) -> Option<RouteEntry> {
-        let inner = scope.within(block.inner());
-        let [answer] = block.inner() else { return None };
-        if answer.name != "return" {
-            return None;
-        }
-        let words: Vec<&str> = block.words.iter().flat_map(|word| word.split_whitespace()).collect();
-        let text = words.join(" ");
-        let text = text.trim_start_matches('(').trim_end_matches(')').trim();
-        let (variable, value) = text.split_once(" = ")?;
-        let value = value.trim().trim_matches('"');
-        let mut entry = RouteEntry::new("/", Vec::new());
-        match variable.trim() {
-            "$host" | "$http_host" if is_host(value) => {
-                entry.host = Some((value.to_ascii_lowercase(), from(block)));
-            }
-            "$request_method" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase()) => {
-                entry.methods = Some((DraftValue::List(vec![value.into()]), from(block)));
-                let why = "locations with their own paths take precedence over it";
-                self.note(block, RemarkKind::Differs, why, "write `methods` in their routes too");
-            }
-            _ => return None,
-        }
-        self.answer(answer, &inner, &mut entry);
-        Some(entry)
-    }
-
-    /// Translates another `if (…) { return … }` of a server, which comes before all locations: a route for all paths,
-    /// and one for each exact path, because those take precedence.
-    fn first(&mut self, block: &'s Directive, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
-        let [returned] = block.inner() else { return Vec::new() };
-        if returned.name != "return" {
-            return Vec::new();
-        }
-        let Some(when) = self.when(block, returned, scope) else { return Vec::new() };
-        let exact = scope.own().iter().filter(|directive| directive.name == "location");
-        let exact = exact.filter_map(|location| match LocationMatch::from_location(location) {
-            LocationMatch::Exact(path) if is_path(&path) => Some(format!("= {path}")),
-            _ => None,
-        });
-        let paths: Vec<String> = std::iter::once("~ (?s).*".to_owned()).chain(exact).collect();
-        let inner = scope.within(block.inner());
-        let mut entries = Vec::new();
-        for path in paths {
-            let mut entry = RouteEntry::new(path, Vec::new());
-            entry.when = Some(when.clone());
-            self.answer(returned, &inner, &mut entry);
-            entries.push(entry);
-        }
-        entries
-    }
-
     /// Translates a `rewrite` that answers: `permanent`, `redirect`, or to another site.
-    fn moved(&mut self, rewrite: &Directive) -> Option<RouteEntry> {
-        let is_answer = matches!(rewrite.word(2), "permanent" | "redirect")
-            || ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.word(1).starts_with(begin));
-        if !is_answer {
+    fn moved(&mut self, rewrite: &'s Directive, scope: &BlockScope<'s>) -> Option<RouteEntry> {
+        if !branches::is_redirect(rewrite) {
             let instead = "write `rewrite` in the [[route]] that asks the server";
             self.note(rewrite, RemarkKind::Refused, "a path is rewritten in its route", instead);
             return None;
@@ -415,7 +568,7 @@ impl<'s> NginxAdapter<'s> {
         };
         let mut entry = RouteEntry::new(format!("~ {pattern}"), from(rewrite));
         let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
-        self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, &mut entry);
+        self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, scope, &mut entry);
         Some(entry)
     }
 }

@@ -3,6 +3,7 @@
 use super::doors::Door;
 use super::scope::BlockScope;
 use super::syntax::Directive;
+use super::truth::{Binding, Condition};
 use super::{NginxAdapter, from};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -19,13 +20,28 @@ pub(super) struct RouteEntry {
     pub(super) host: Option<(String, Vec<StatementOrigin>)>,
     pub(super) methods: Option<(DraftValue, Vec<StatementOrigin>)>,
     pub(super) when: Option<(String, Vec<StatementOrigin>)>,
+    /// A condition under which a variable in `proxy_pass` names no server.
+    pub(super) nowhere: Option<Condition>,
     pub(super) options: DraftTable,
 }
 
 impl RouteEntry {
     pub(super) fn new(path: impl Into<String>, from: Vec<StatementOrigin>) -> Self {
         let options = DraftTable::default();
-        Self { path: path.into(), from, host: None, methods: None, when: None, options }
+        Self { path: path.into(), from, host: None, methods: None, when: None, nowhere: None, options }
+    }
+
+    /// The route, and one before it for requests whose variable names no server.
+    pub(super) fn with_nowhere(mut self) -> Vec<Self> {
+        let Some(nowhere) = self.nowhere.take() else { return vec![self] };
+        let given = self.when.as_ref().map(|(when, _)| Condition::Text(when.clone(), Binding::Choice));
+        let when = Condition::all(given.into_iter().chain([nowhere]).collect());
+        let mut answer = Self { options: DraftTable::default(), ..self.clone() };
+        let from = self.options.option("upstream").map(|(_, from)| from).unwrap_or_default();
+        answer.when = Some((when.written(), from.clone()));
+        let status = DraftValue::Table(vec![("status".to_owned(), 500.into())]);
+        answer.options.set("respond", status, from);
+        vec![answer, self]
     }
 
     /// A text that differs for routes with different conditions besides host and path.

@@ -96,7 +96,7 @@ impl<'s> NginxAdapter<'s> {
         door.options.set("tcp", name, from(pass));
         for limit in scope.all("limit_conn") {
             let zone = access::zone(scope, "limit_conn_zone", limit.word(0));
-            let zone = zone.filter(|zone| access::key(zone.word(0)).as_deref() == Some("client"));
+            let zone = zone.filter(|zone| matches!(zone.word(0), "$binary_remote_addr" | "$remote_addr"));
             match (limit.word(1).parse::<u64>(), zone) {
                 (Ok(max @ 1..=1_000_000), Some(zone)) if !address.starts_with("unix:") => {
                     let origins = [limit, zone].map(|origin| StatementOrigin::Directive(origin.number));

@@ -134,7 +134,7 @@ impl NginxReader<'_> {
         // The content of these blocks is no list of directives, but belongs to the block's directive.
         if matches!(name.as_str(), "types" | "map" | "geo" | "split_clients" | "match") && block.is_some() {
             source.places.truncate(number + 1);
-            source.unread.retain(|(unread, _)| *unread <= number);
+            source.unread.iter_mut().for_each(|(unread, _)| *unread = number.min(*unread));
         }
         Ok(Directive { number, name, words, block })
     }

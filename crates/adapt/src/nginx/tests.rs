@@ -1,9 +1,12 @@
 //! Whole configurations: the output, the remarks, and that no statement is lost.
 
+/// Variables.
+mod variables;
+
 use super::*;
 use crate::told::{self, filled, whole};
 
-const SAMPLES: [(&str, &str); 15] = [
+const SAMPLES: [(&str, &str); 27] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
     ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
@@ -19,6 +22,18 @@ const SAMPLES: [(&str, &str); 15] = [
     ("13", include_str!("../../samples/nginx/13-conditions.conf")),
     ("14", include_str!("../../samples/nginx/14-files-else-server.conf")),
     ("15", include_str!("../../samples/nginx/15-errors-elsewhere.conf")),
+    ("16", include_str!("../../samples/nginx/16-maintenance.conf")),
+    ("17", include_str!("../../samples/nginx/17-blue-green.conf")),
+    ("18", include_str!("../../samples/nginx/18-bad-bots.conf")),
+    ("19", include_str!("../../samples/nginx/19-cors.conf")),
+    ("20", include_str!("../../samples/nginx/20-mobile.conf")),
+    ("21", include_str!("../../samples/nginx/21-hosts.conf")),
+    ("22", include_str!("../../samples/nginx/22-set-upstream.conf")),
+    ("23", include_str!("../../samples/nginx/23-cache-bypass.conf")),
+    ("24", include_str!("../../samples/nginx/24-log-errors.conf")),
+    ("25", include_str!("../../samples/nginx/25-limits-allowed.conf")),
+    ("26", include_str!("../../samples/nginx/26-redirect-map.conf")),
+    ("27", include_str!("../../samples/nginx/27-content-of-if.conf")),
 ];
 
 fn adapted(text: &str) -> Adapted {
@@ -168,7 +183,7 @@ fn limits_by_zones_are_those_of_routes_or_listeners() {
         ("limit_conn a 5;", "concurrency = { max = 5, by = \"client\" }"),
         (
             "limit_conn a 5; limit_conn k 50;",
-            "concurrency = [{ max = 5, by = \"client\" }, { max = 50, by = \"header:X-Key\" }]",
+            "concurrency = [{ max = 5, by = \"client\" }, { max = 50, by = \"header:X-Key\", when = '(request.headers[\"x-key\"] ?? \"\") != \"\"' }]",
         ),
     ] {
         let text = format!(
@@ -183,8 +198,9 @@ fn limits_by_zones_are_those_of_routes_or_listeners() {
     assert!(written.iter().any(|line| line == "connections_per_client = 5"), "{written:#?}");
     for limit in ["limit_conn b 5;", "limit_conn k 5;"] {
         let remarks = checked(&stream(limit)).remarks;
-        let is_refused =
-            |remark: &Remark| remark.to_string().contains("connections are counted by the client's address");
+        let is_refused = |remark: &crate::Remark| {
+            remark.to_string().contains("connections are counted by the client's address")
+        };
         assert!(remarks.iter().any(is_refused), "{limit}: {remarks:#?}");
     }
 }
@@ -469,8 +485,8 @@ fn constants_are_written_where_they_are_used() {
         let written = options(&text).join("\n");
         assert!(!written.contains("http://outer") && written.contains("status = 501"), "{moving}: {written}");
     }
-    // Not constant: set by an `if`, set twice, or made of another variable.
-    for set in ["set $app a; if ($arg_b) { set $app b; }", "set $app a; set $app b;", "set $app $host;"] {
+    // Made of a text of the request, or of one that is not known.
+    for set in ["set $app $host;", "set $app a; if (-f /x) { set $app b; }"] {
         let written = options(&in_location(&format!("{set} proxy_pass http://$app;"))).join("\n");
         assert!(written.contains("status = 501"), "{set}: {written}");
     }
@@ -484,8 +500,7 @@ fn conditions_with_a_return_become_routes() {
                         geo $inside { default 0; 10.0.0.0/8 1; 10.1.0.0/16 0; }";
     let agent = "(request.headers[\"user-agent\"] ?? \"\")";
     let bot = format!("{agent}.lowerAscii() == \"curl/8\" || {agent}.matches(\"(?i)(spider|crawl)\")");
-    let inside =
-        "client.address in \"10.1.0.0/16\" ? false : client.address in \"10.0.0.0/8\" ? true : false";
+    let inside = "!(client.address in \"10.1.0.0/16\") && client.address in \"10.0.0.0/8\"";
     for (condition, expected) in [
         ("$request_method !~ ^(GET|HEAD)$", "!request.method.matches(\"^(GET|HEAD)$\")"),
         ("$http_user_agent ~* \"bad bot\"", &format!("{agent}.matches(\"(?i)bad bot\")")),
@@ -495,10 +510,14 @@ fn conditions_with_a_return_become_routes() {
         ("$uri ~ \\.php$", "request.path.matches(\"\\\\.php$\")"),
         ("$bot", &bot),
         ("$bot = 0", &format!("!({bot})")),
-        ("$kind = read", "request.method.lowerAscii() == \"get\" || request.method.lowerAscii() == \"head\""),
-        ("$blank", "!((request.query ?? \"\").lowerAscii() == \"a\")"),
+        ("$kind = read", "request.method.lowerAscii() in [\"get\", \"head\"]"),
+        ("$blank", "(request.query ?? \"\").lowerAscii() != \"a\""),
         ("$inside", inside),
-        ("$inside = 7", "false"),
+        ("$host = $http_host", "request.host == (request.headers[\"host\"] ?? \"\")"),
+        (
+            "$ssl_client_verify != SUCCESS",
+            "(has(client.tls.fingerprint) ? \"SUCCESS\" : \"NONE\") != \"SUCCESS\"",
+        ),
     ] {
         let location =
             format!("location / {{ if ({condition}) {{ return 403; }} proxy_pass http://127.0.0.1:1; }}");
@@ -515,14 +534,25 @@ fn conditions_with_a_return_become_routes() {
             assert_eq!(found, vec![expected; routes], "{body}");
         }
     }
-    for refused in
-        ["$request_uri ~ x", "-f $request_filename", "$host = $http_host", "$http_a ~ (?=x)", "$nothing"]
-    {
-        let text = format!(
-            "{declarations} server {{ listen 80; location / {{ if ({refused}) {{ return 403; }} }} }}"
-        );
-        let adapted = checked(&text);
+    let of = |condition: &str| {
+        checked(&format!(
+            "{declarations} server {{ listen 80; location / {{ if ({condition}) {{ return 403; }} }} }}"
+        ))
+    };
+    // Never: no route.
+    let never = of("$inside = 7");
+    assert!(!never.toml.contains("403"), "{}", never.toml);
+    // What is refused stays closed, except for tests of files.
+    for (refused, status) in [
+        ("$request_uri ~ %41", "501"),
+        ("-f $request_filename", "404"),
+        ("$http_a ~ (?=x)", "501"),
+        ("$nothing", "501"),
+        ("$status = 200", "501"),
+    ] {
+        let adapted = of(refused);
         assert!(!adapted.toml.contains("when ="), "{refused}: {}", adapted.toml);
+        assert!(adapted.toml.contains(&format!("status = {status}")), "{refused}: {}", adapted.toml);
         assert!(adapted.remarks.iter().any(|remark| remark.to_string().contains(": if")), "{refused}");
     }
 }

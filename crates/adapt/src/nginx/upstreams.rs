@@ -22,6 +22,16 @@ const BY_ITSELF: [&str; 8] = [
     "x-request-id",
 ];
 
+/// The servers that `proxy_pass` leads to.
+pub(super) struct AskedServers {
+    /// The name of an upstream, or a value that names one.
+    pub(super) upstream: String,
+    /// The host that nginx sends; None for a socket.
+    pub(super) host: Option<String>,
+    pub(super) uri: Option<String>,
+    pub(super) from: Vec<StatementOrigin>,
+}
+
 pub(super) struct PassTarget {
     pub(super) scheme: &'static str,
     pub(super) host: String,
@@ -34,18 +44,33 @@ impl<'s> NginxAdapter<'s> {
     /// Translates `proxy_pass` and `grpc_pass` of a location, with all options for requests to the server and
     /// responses.
     pub(super) fn pass(&mut self, pass: &'s Directive, location: &Location<'s>, entry: &mut RouteEntry) {
-        let target = match target(pass) {
-            Ok(target) => target,
-            Err((why, instead)) => {
-                self.note(pass, RemarkKind::Refused, why, instead);
-                return content::not_taken(pass, entry);
-            }
-        };
         let scope = &location.scope;
-        let Some(name) = self.upstream(&target, pass, scope) else { return content::not_taken(pass, entry) };
-        entry.options.set("upstream", name, from(pass));
-        self.uri(pass, &target, location, entry);
-        self.request_headers(&target, scope, entry);
+        let asked = match target(pass.word(0), &pass.name) {
+            Ok(target) => self.upstream(&target, pass, scope).map(|name| {
+                let host = has_host(&target).then(|| without_usual_port(&target));
+                AskedServers { upstream: name, host, uri: target.uri, from: Vec::new() }
+            }),
+            Err((why, instead)) if !pass.word(0).contains('$') => {
+                self.note(pass, RemarkKind::Refused, why, instead);
+                None
+            }
+            Err(_) => match self.chosen(pass, scope, entry) {
+                Ok(asked) => Some(asked),
+                Err(why) => {
+                    let instead = "name the servers in [upstream.NAME], and choose among them by [[route]]";
+                    self.note(pass, RemarkKind::Refused, &why, instead);
+                    None
+                }
+            },
+        };
+        let Some(asked) = asked else { return content::not_taken(pass, entry) };
+        let mut origins = from(pass);
+        origins.extend(asked.from.clone());
+        if entry.options.get("split").is_none() {
+            entry.options.set("upstream", asked.upstream.as_str(), origins);
+        }
+        self.uri(pass, &asked, location, entry);
+        self.request_headers(&asked, scope, entry);
         self.timeouts(pass, scope, entry);
         self.retries(scope, entry);
         self.cache(scope, entry);
@@ -301,14 +326,14 @@ impl<'s> NginxAdapter<'s> {
     fn uri(
         &mut self,
         pass: &'s Directive,
-        target: &PassTarget,
+        target: &AskedServers,
         location: &Location<'s>,
         entry: &mut RouteEntry,
     ) {
         let rewrites = location.scope.here("rewrite");
         if let Some(rewrite) = rewrites {
             let pattern = written::expression(rewrite.word(0), false);
-            let to = values::template(rewrite.word(1).trim_end_matches('?'));
+            let to = self.template(rewrite.word(1).trim_end_matches('?'), &location.scope, entry);
             match (pattern, to, rewrite.word(2)) {
                 (Ok(pattern), Ok(to), "break" | "") if to.starts_with('/') && !to.contains('?') => {
                     if rewrite.word(1).ends_with('?') {
@@ -358,7 +383,7 @@ impl<'s> NginxAdapter<'s> {
         entry.options.extend("rewrite", ("path", to.into()), from(pass));
     }
 
-    fn request_headers(&mut self, target: &PassTarget, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+    fn request_headers(&mut self, target: &AskedServers, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let mut has_host = false;
         let all: Vec<_> =
             scope.all("proxy_set_header").into_iter().chain(scope.all("grpc_set_header")).collect();
@@ -367,7 +392,7 @@ impl<'s> NginxAdapter<'s> {
             match name.as_str() {
                 "host" => {
                     has_host = true;
-                    self.host(set, target, entry);
+                    self.host(set, target, scope, entry);
                 }
                 "x-forwarded-for"
                     if text.contains("$proxy_add_x_forwarded_for") || text == "$remote_addr" =>
@@ -397,11 +422,10 @@ impl<'s> NginxAdapter<'s> {
                         "write one in `request_headers`",
                     );
                 }
-                _ => match values::template(text) {
+                _ => match self.template(text, scope, entry) {
                     Ok(value) => self.header("request_headers", "set", set.word(0), value, set, entry),
-                    Err(variable) => {
-                        let why =
-                            format!("there is no variable {variable}; the client's own field is removed");
+                    Err(why) => {
+                        let why = format!("{why}; the client's own field is removed");
                         let instead = "write the value, or a variable of docs/configuration.md";
                         self.note(set, RemarkKind::Refused, &why, instead);
                         self.header("request_headers", "set", set.word(0), String::new(), set, entry);
@@ -409,13 +433,19 @@ impl<'s> NginxAdapter<'s> {
                 },
             }
         }
-        if !has_host && !target.host.starts_with("unix:") && !target.host.starts_with('/') {
+        if let Some(host) = target.host.as_deref().filter(|_| !has_host) {
             let default = vec![StatementOrigin::Default("nginx sends the host of proxy_pass")];
-            entry.options.extend("rewrite", ("host", without_usual_port(target).into()), default);
+            entry.options.extend("rewrite", ("host", host.into()), default);
         }
     }
 
-    fn host(&mut self, set: &'s Directive, target: &PassTarget, entry: &mut RouteEntry) {
+    fn host(
+        &mut self,
+        set: &'s Directive,
+        target: &AskedServers,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) {
         let has_usual_ports = self.doors.iter().all(super::Door::has_usual_port);
         let host = match set.word(1) {
             "$http_host" => {
@@ -434,11 +464,10 @@ impl<'s> NginxAdapter<'s> {
                     "",
                 );
             }
-            "$proxy_host" => without_usual_port(target),
-            other => match values::template(other) {
+            "$proxy_host" => target.host.clone().unwrap_or_default(),
+            other => match self.template(other, scope, entry) {
                 Ok(host) => host,
-                Err(variable) => {
-                    let why = format!("there is no variable {variable}");
+                Err(why) => {
                     return self.note(
                         set,
                         RemarkKind::Refused,
@@ -613,7 +642,7 @@ impl<'s> NginxAdapter<'s> {
         let pass =
             location.and_then(|location| location.inner().iter().find(|inner| inner.name == "proxy_pass"));
         let made = pass.and_then(|pass| {
-            let target = target(pass).ok()?;
+            let target = target(pass.word(0), &pass.name).ok()?;
             let scope = BlockScope::from_level(server.inner()).within(location?.inner());
             let name = self.upstream(&target, pass, &scope)?;
             Some((name, target.uri.unwrap_or_else(|| question.word(0).to_owned()), pass))
@@ -654,18 +683,22 @@ fn kind_of(pass: &Directive) -> &str {
     pass.name.strip_suffix("_pass").unwrap_or("proxy")
 }
 
-fn without_usual_port(target: &PassTarget) -> String {
+/// Whether nginx sends a host of its own: not for a socket.
+pub(super) fn has_host(target: &PassTarget) -> bool {
+    !target.host.starts_with("unix:") && !target.host.starts_with('/')
+}
+
+pub(super) fn without_usual_port(target: &PassTarget) -> String {
     let port = if target.scheme == "https" { ":443" } else { ":80" };
     target.host.strip_suffix(port).unwrap_or(&target.host).to_owned()
 }
 
 /// Parses the target of `proxy_pass`, or returns why it is unsupported and what to do.
-fn target(pass: &Directive) -> Result<PassTarget, (&'static str, &'static str)> {
-    let word = pass.word(0);
+pub(super) fn target(word: &str, directive: &str) -> Result<PassTarget, (&'static str, &'static str)> {
     let (scheme, rest) = match word.split_once("://") {
         Some(("http" | "grpc", rest)) => ("http", rest),
         Some(("https" | "grpcs", rest)) => ("https", rest),
-        None if pass.name == "grpc_pass" => ("http", word),
+        None if directive == "grpc_pass" => ("http", word),
         _ => return Err(("it has no scheme http:// or https://", "name the server in `servers`")),
     };
     let rest = rest.strip_suffix("$request_uri").unwrap_or(rest);

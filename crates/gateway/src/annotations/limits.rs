@@ -1,14 +1,11 @@
 //! Annotations that limit requests by client.
 
-use super::{Annotations, texts};
+use super::{Annotations, number, texts};
 use crate::written::{inline, list, quoted, text};
 
 impl Annotations<'_> {
     /// Returns the options `rate_limit` and `concurrency`.
     pub(super) fn limits(&mut self) -> Vec<(&'static str, String)> {
-        let number = |text: &str| {
-            text.parse::<u32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
-        };
         let multiplier = self.value("limit-burst-multiplier", number).unwrap_or(5);
         let (second, minute) = (self.value("limit-rps", number), self.value("limit-rpm", number));
         let exempt = ["limit-whitelist", "limit-allowlist"];

@@ -32,7 +32,7 @@ pub(crate) const PATHS: [&str; 24] = [
     "/.git/config",
 ];
 
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "location",
     "cache-control",
     "x-frame-options",
@@ -45,6 +45,7 @@ const FIELDS: [&str; 12] = [
     "content-range",
     "strict-transport-security",
     "upgrade",
+    "access-control-allow-origin",
 ];
 
 #[derive(Debug, Clone)]

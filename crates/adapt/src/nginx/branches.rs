@@ -1,0 +1,399 @@
+//! The rewrite phase: `set`, `if`, `return` and `break`, in their order.
+
+use std::rc::Rc;
+
+use super::conditions::{ASKS_FOR_FILES, TestedCondition, origins};
+use super::expressions::EXPRESSION_BYTES_MAX;
+use super::scope::BlockScope;
+use super::syntax::Directive;
+use super::truth::Condition;
+use super::values::split_name;
+use super::variables::{Resolved, SetVariables, TextPart, ValueTest, VariableValue};
+use super::{NginxAdapter, fallbacks, fastcgi, from};
+use crate::RemarkKind;
+use crate::draft::StatementOrigin;
+use crate::rules;
+
+/// The most targets of one `return`: each is a route.
+const TARGETS_MAX: usize = 32;
+/// The most results of a variable that `if` blocks set.
+const RESULTS_MAX: usize = 64;
+
+/// Requests that get something else than the block's content.
+pub(super) struct Branch<'s> {
+    /// The `if`, or the block itself for a `return` outside of one.
+    pub(super) block: &'s Directive,
+    /// None if all requests do.
+    pub(super) when: Option<(String, Vec<StatementOrigin>)>,
+    pub(super) sets: Rc<SetVariables>,
+    /// The `return` or `rewrite` that answers; without it, other directives of the `if` apply.
+    pub(super) answer: Option<&'s Directive>,
+    /// The target, where one of several.
+    pub(super) url: Option<String>,
+}
+
+/// The result of the rewrite phase of a block.
+pub(super) struct Branches<'s> {
+    /// In the order of precedence: answers, then blocks with other directives, the last one first.
+    pub(super) all: Vec<Branch<'s>>,
+    /// Variables at the end.
+    pub(super) sets: Rc<SetVariables>,
+    /// Whether no request is left for the block's content.
+    pub(super) is_final: bool,
+    /// An `if` that refuses requests, and has no translation: none that reaches it may pass.
+    pub(super) closed: Option<&'s Directive>,
+}
+
+impl<'s> Branches<'s> {
+    /// No branch.
+    pub(super) fn none(scope: &BlockScope<'s>) -> Self {
+        Self { all: Vec::new(), sets: scope.shared_sets(), is_final: false, closed: None }
+    }
+}
+
+/// The state while directives are read.
+struct RewritePhase<'s> {
+    sets: Rc<SetVariables>,
+    /// The requests that no `break` has taken.
+    alive: TestedCondition,
+    answers: Vec<Branch<'s>>,
+    contents: Vec<Branch<'s>>,
+    is_final: bool,
+    closed: Option<&'s Directive>,
+}
+
+impl<'s> NginxAdapter<'s> {
+    /// Reads the directives of a server or a location that run in the rewrite phase, for requests with a given condition.
+    pub(super) fn branches(
+        &mut self,
+        block: &'s Directive,
+        scope: &BlockScope<'s>,
+        given: TestedCondition,
+    ) -> Branches<'s> {
+        let mut phase = RewritePhase {
+            sets: scope.shared_sets(),
+            alive: given,
+            answers: Vec::new(),
+            contents: Vec::new(),
+            is_final: false,
+            closed: None,
+        };
+        let is_server = block.name == "server";
+        for directive in scope.own() {
+            if phase.is_final || phase.closed.is_some() || phase.alive.condition == Condition::Known(false) {
+                if directive.name == "if" {
+                    self.unreachable(directive, "requests do not reach it");
+                }
+                continue;
+            }
+            match directive.name.as_str() {
+                "set" => self.assign(directive, None, &mut phase),
+                "break" => phase.alive.condition = Condition::Known(false),
+                "if" if fastcgi::is_for_missing_files(directive) && scope.here("fastcgi_pass").is_some() => {}
+                "if" if !is_server && fallbacks::if_missing(directive).is_some() => {}
+                "if" => self.conditional(directive, scope, is_server, &mut phase),
+                "rewrite" if is_server => {
+                    let alive = phase.alive.clone();
+                    self.add_answer(directive, directive, &alive, &mut phase);
+                }
+                "return" => {
+                    // An `if` that holds gives the response its fields.
+                    let contents = std::mem::take(&mut phase.contents).into_iter().rev();
+                    phase.answers.extend(contents.map(|branch| Branch { answer: Some(directive), ..branch }));
+                    let alive = phase.alive.clone();
+                    self.add_answer(block, directive, &alive, &mut phase);
+                    phase.is_final = true;
+                }
+                _ => {}
+            }
+        }
+        let RewritePhase { sets, mut answers, contents, mut is_final, closed, .. } = phase;
+        for content in contents.into_iter().rev() {
+            // One for all requests hides those before it.
+            if !is_final {
+                is_final = content.when.is_none();
+                answers.push(content);
+            }
+        }
+        Branches { all: answers, sets, is_final, closed }
+    }
+
+    /// Reads an `if`.
+    fn conditional(
+        &mut self,
+        block: &'s Directive,
+        scope: &BlockScope<'s>,
+        is_server: bool,
+        phase: &mut RewritePhase<'s>,
+    ) {
+        let tested = self.tested(&block.words, &phase.sets).and_then(|tested| {
+            let joined = phase.alive.and(tested);
+            match is_pattern(block) && block.inner().iter().any(has_group) {
+                true => Err("its block uses groups of the expression".to_owned()),
+                false if joined.condition.written().len() > EXPRESSION_BYTES_MAX => {
+                    Err(format!("the expression would be longer than {EXPRESSION_BYTES_MAX} bytes"))
+                }
+                false => Ok(joined),
+            }
+        });
+        let tested = match tested {
+            Ok(tested) => tested,
+            Err(why) => return self.untested(block, &why, scope, phase),
+        };
+        if tested.is_decoded {
+            let why = "the path is compared with its escapes decoded";
+            self.note(block, RemarkKind::Differs, why, "");
+        }
+        match tested.condition {
+            Condition::Known(false) => return self.unreachable(block, "its condition never holds"),
+            Condition::Known(true) => {
+                self.note(block, RemarkKind::NeedsNothing, "its condition always holds", "")
+            }
+            _ => {}
+        }
+        let mut has_content = false;
+        for inner in block.inner() {
+            match inner.name.as_str() {
+                "set" => self.assign(inner, Some((block, &tested)), phase),
+                "break" => {
+                    self.cite_break(inner);
+                    let used = [tested.used.clone(), vec![block.number]].concat();
+                    let condition = tested.condition.clone().negated();
+                    phase.alive = phase.alive.and(TestedCondition { condition, used, ..tested.clone() });
+                    break;
+                }
+                "return" => {
+                    self.add_answer(block, inner, &tested, phase);
+                    phase.is_final |= tested.condition == Condition::Known(true);
+                    has_content = false;
+                    break;
+                }
+                "rewrite" if is_server || is_redirect(inner) => self.add_answer(block, inner, &tested, phase),
+                _ => has_content = true,
+            }
+        }
+        if has_content {
+            let branch = phase.branch(block, None, &tested);
+            phase.contents.push(branch);
+        }
+    }
+
+    fn cite_break(&mut self, directive: &Directive) {
+        self.note(directive, RemarkKind::NeedsNothing, "conditions behind it exclude its requests", "");
+    }
+
+    /// Notes that an `if` has no translation. Variables that it sets are unknown then; where it refuses requests, none
+    /// may pass.
+    fn untested(
+        &mut self,
+        block: &'s Directive,
+        why: &str,
+        scope: &BlockScope<'s>,
+        phase: &mut RewritePhase<'s>,
+    ) {
+        let instead = "write a [[route]] with the condition: docs/conditions.md";
+        let asks_for_files = why == ASKS_FOR_FILES;
+        for inner in block.inner() {
+            match inner.name.as_str() {
+                "set" => {
+                    let name = inner.word(0).trim_start_matches('$').to_owned();
+                    Rc::make_mut(&mut phase.sets).insert(name, Err(format!("an `if` sets it, and {why}")));
+                }
+                "return" if refuses(inner) && !asks_for_files => phase.closed = Some(block),
+                _ => {}
+            }
+        }
+        let inner_scope = scope.within_if(block.inner());
+        if inner_scope.own().iter().any(|inner| inner.name == "deny") {
+            phase.closed = Some(block);
+        }
+        match phase.closed {
+            Some(_) => {
+                let why = format!("{why}; it refuses requests, so all that reach it get 501");
+                self.note(block, RemarkKind::Refused, &why, instead);
+            }
+            None => self.note(block, RemarkKind::Refused, why, instead),
+        }
+    }
+
+    /// Reads a `set`, in an `if` with its condition.
+    fn assign(
+        &mut self,
+        set: &'s Directive,
+        within: Option<(&'s Directive, &TestedCondition)>,
+        phase: &mut RewritePhase<'s>,
+    ) {
+        let Some(name) = set.word(0).strip_prefix('$') else { return };
+        let value = self.declarations.text(set.word(1), &phase.sets).map(|mut value| {
+            value.used.insert(set.number);
+            value.is_of_block = true;
+            value
+        });
+        let (block, condition) = match within {
+            Some((block, tested)) => (Some(block), tested.clone()),
+            None => (None, phase.alive.clone()),
+        };
+        let before = phase.sets.get(name).cloned().unwrap_or_else(|| Ok(Rc::new(Resolved::constant(""))));
+        let made = match (condition.condition.clone(), value, before) {
+            (Condition::Known(true), value, _) => value,
+            (_, Ok(value), Ok(before)) => {
+                let mut used = value.used;
+                used.extend(&before.used);
+                used.extend(condition.used);
+                used.extend(block.map(|block| block.number));
+                let test = ValueTest::When(condition.condition);
+                let value = VariableValue::Choice {
+                    tests: vec![(test, value.value)],
+                    otherwise: Box::new(before.value.clone()),
+                };
+                match value.leaves().len() {
+                    ..=RESULTS_MAX => Ok(Resolved { value, used, is_of_block: true }),
+                    _ => Err(format!("it has more than {RESULTS_MAX} results")),
+                }
+            }
+            (_, Err(why), _) | (_, _, Err(why)) => Err(why),
+        };
+        Rc::make_mut(&mut phase.sets).insert(name.to_owned(), made.map(Rc::new));
+    }
+
+    /// Adds an answer, once for each target that a choice gives.
+    fn add_answer(
+        &mut self,
+        block: &'s Directive,
+        answer: &'s Directive,
+        tested: &TestedCondition,
+        phase: &mut RewritePhase<'s>,
+    ) {
+        let Some(targets) = self.targets(block, answer, &phase.sets) else {
+            let branch = phase.branch(block, Some(answer), tested);
+            return phase.answers.push(branch);
+        };
+        for (target, url) in targets.all {
+            let given = if targets.are_tested { &phase.alive } else { tested };
+            let mut branch = phase.branch(block, Some(answer), &given.and(target));
+            branch.url = Some(url);
+            phase.answers.push(branch);
+        }
+    }
+
+    /// The URLs that the first variable of a `return` gives, if they begin with it: Vanward needs to know their scheme.
+    fn targets(&self, block: &Directive, answer: &Directive, sets: &SetVariables) -> Option<Targets> {
+        let is_redirect = match answer.words.as_slice() {
+            [_] => true,
+            [status, _] => matches!(status.as_str(), "301" | "302" | "303" | "307" | "308"),
+            _ => false,
+        };
+        let url = answer.words.last().filter(|_| is_redirect && answer.name == "return")?;
+        let (name, rest) = split_name(url.strip_prefix('$')?);
+        let resolved = self.declarations.text(&format!("${{{name}}}"), sets).ok()?;
+        let VariableValue::Choice { tests, otherwise } = &resolved.value else { return None };
+        // The condition of the block leaves these out.
+        let is_tested = block.words.len() == 1 && block.word(0) == format!("(${name})");
+        let is_left_out = |value: &VariableValue| is_tested && matches!(value.as_constant(), Some("" | "0"));
+        let begins = |text: &str| text.starts_with('/') && rules::is_path(text);
+        let leaves = resolved.value.leaves();
+        let mut wanted = leaves.iter().filter(|leaf| !is_left_out(leaf));
+        if wanted.all(|leaf| leaf.as_constant().is_some_and(begins)) {
+            // Slashes at the start are merged.
+            let all = vec![(TestedCondition::always(), format!("/${{{name}}}{rest}"))];
+            return Some(Targets { all, are_tested: false });
+        }
+        let used: Vec<usize> = resolved.used.iter().copied().collect();
+        let mut all = Vec::new();
+        let mut left_out: Vec<&ValueTest> = Vec::new();
+        let mut add = |test: Condition, value: &VariableValue, left_out: &[&ValueTest]| -> Option<()> {
+            let before = ValueTest::any(left_out.iter().copied()).negated();
+            let condition = Condition::all(vec![before, test]);
+            let tested = TestedCondition { condition, used: used.clone(), is_decoded: false };
+            all.push((tested, text_of(value)? + rest));
+            Some(())
+        };
+        for (test, value) in tests {
+            match is_left_out(value) {
+                true => left_out.push(test),
+                false => add(test.condition(), value, &left_out)?,
+            }
+        }
+        if !is_left_out(otherwise) {
+            add(Condition::Known(true), otherwise, &left_out)?;
+        }
+        (all.len() <= TARGETS_MAX).then_some(Targets { all, are_tested: is_tested })
+    }
+}
+
+/// The URLs of a `return`, each for the requests that no earlier one is for.
+struct Targets {
+    all: Vec<(TestedCondition, String)>,
+    /// Whether the conditions imply that of the block.
+    are_tested: bool,
+}
+
+impl<'s> RewritePhase<'s> {
+    fn branch(
+        &self,
+        block: &'s Directive,
+        answer: Option<&'s Directive>,
+        tested: &TestedCondition,
+    ) -> Branch<'s> {
+        let when = tested.when().map(|(when, mut from_used)| {
+            if block.name == "if" {
+                from_used.splice(0..0, from(block));
+            }
+            (when, from_used)
+        });
+        Branch { block, when, sets: Rc::clone(&self.sets), answer, url: None }
+    }
+}
+
+impl TestedCondition {
+    pub(super) fn always() -> Self {
+        Self { condition: Condition::Known(true), used: Vec::new(), is_decoded: false }
+    }
+
+    /// The condition of a route, and its origins; None if it always holds.
+    pub(super) fn when(&self) -> Option<(String, Vec<StatementOrigin>)> {
+        let from = || origins(self.used.iter().copied());
+        (self.condition != Condition::Known(true)).then(|| (self.condition.written(), from()))
+    }
+
+    fn and(&self, other: Self) -> Self {
+        Self {
+            condition: Condition::all(vec![self.condition.clone(), other.condition]),
+            used: [self.used.clone(), other.used].concat(),
+            is_decoded: other.is_decoded,
+        }
+    }
+}
+
+/// A text as nginx writes it.
+fn text_of(value: &VariableValue) -> Option<String> {
+    let VariableValue::Text(parts) = value else { return None };
+    let part = |part: &TextPart| match part {
+        TextPart::Constant(text) if text.contains('$') => None,
+        TextPart::Constant(text) => Some(text.clone()),
+        TextPart::Fact(name) => Some(format!("${{{name}}}")),
+    };
+    parts.iter().map(part).collect()
+}
+
+/// Whether a `rewrite` answers, rather than to change the path.
+pub(super) fn is_redirect(rewrite: &Directive) -> bool {
+    matches!(rewrite.word(2), "permanent" | "redirect")
+        || ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.word(1).starts_with(begin))
+}
+
+/// Whether a directive of a block uses groups of the expression in its condition. A `rewrite` has groups of its own.
+fn has_group(directive: &Directive) -> bool {
+    let has =
+        |word: &String| word.as_bytes().windows(2).any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit());
+    directive.name != "rewrite" && directive.words.iter().any(has)
+}
+
+fn is_pattern(block: &Directive) -> bool {
+    block.words.iter().any(|word| matches!(word.as_str(), "~" | "~*" | "!~" | "!~*"))
+}
+
+/// Whether a `return` refuses a request.
+pub(super) fn refuses(answer: &Directive) -> bool {
+    answer.word(0).parse::<u16>().is_ok_and(|status| (400..500).contains(&status))
+}
