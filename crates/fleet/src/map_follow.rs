@@ -74,7 +74,7 @@ impl<P: FollowedProxy> MapFollower<P> {
         loop {
             tokio::select! {
                 () = &mut pause => return,
-                Some(order) = self.orders.recv() => if self.execute(order).await { return },
+                Some(order) = self.orders.recv() => if self.execute(order).await { return; },
             }
         }
     }
@@ -101,7 +101,9 @@ impl<P: FollowedProxy> MapFollower<P> {
                     // A new generation, or lost changes.
                     _ => return Ok(()),
                 },
-                Some(order) = self.orders.recv() => _ = self.execute(order).await,
+                Some(order) = self.orders.recv() => {
+                    self.execute(order).await;
+                }
                 () = reloaded.notified() => return Ok(()),
                 () = tokio::time::sleep(TICK) => {}
             }

@@ -228,9 +228,10 @@ impl EtcdStore {
             writes.push(self.last(name, by));
             let written = self.client.write(&[], &writes).await;
             let written = written.map_err(|failure| match done {
-                0 => failure.to_string(),
+                0 => told(failure),
                 _ => {
-                    format!("{failure}; {done} of {} entries are changed: repeat the command", changes.len())
+                    let all = changes.len();
+                    format!("{}; {done} of {all} entries are changed: repeat the command", told(failure))
                 }
             })?;
             revision = written.unwrap_or(revision);

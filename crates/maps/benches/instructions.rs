@@ -94,12 +94,15 @@ fn look_up(map: &MapSnapshot, keys: &[Value<'_>], rounds: usize) {
     }
 }
 
-fn as_values(kind: MapKind, keys: &[String]) -> Vec<Value<'_>> {
-    let value = |key: &String| match kind {
+fn as_value(kind: MapKind, key: &str) -> Value<'_> {
+    match kind {
         MapKind::Network => Value::Address(key.parse::<IpAddr>().expect("is an address")),
         _ => Value::Text(key.as_bytes()),
-    };
-    keys.iter().map(value).collect()
+    }
+}
+
+fn as_values(kind: MapKind, keys: &[String]) -> Vec<Value<'_>> {
+    keys.iter().map(|key| as_value(kind, key)).collect()
 }
 
 fn run(case: Case, rounds: usize) {

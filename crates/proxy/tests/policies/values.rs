@@ -288,7 +288,8 @@ fn a_reload_changes_values() {
     }
 }
 
-/// Values of a listener replace those of the top level, and values of a route come before both.
+/// Values of a listener replace those of the top level, and values of a route come before both. A value keeps its meaning
+/// of the values that it asks for.
 #[test]
 fn each_listener_has_its_values() {
     let scene = Scene::new(
@@ -316,10 +317,10 @@ respond = { status = 200, body = "${site}" }
 "#,
     );
     for (listener, target, status, body) in [
-        (0, "/", 200, "internal <internal>"),
-        (0, "/?site=x", 200, "x <x>"),
+        (0, "/", 200, "internal <public>"),
+        (0, "/?site=x", 200, "x <public>"),
         (0, "/when", 204, ""),
-        (0, "/when?site=x", 200, "x <x>"),
+        (0, "/when?site=x", 200, "x <public>"),
         (0, "/own", 200, "own"),
         (1, "/?site=x", 200, "public <public>"),
         (1, "/when", 200, "public <public>"),
