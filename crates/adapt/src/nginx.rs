@@ -16,6 +16,8 @@ mod doors;
 mod fallbacks;
 /// Applications behind FastCGI.
 mod fastcgi;
+/// Files that servers name.
+mod internal;
 /// Converts locations to routes.
 mod locations;
 /// Inheritance of directives: inner blocks hide outer ones.

@@ -5,6 +5,7 @@
 
 use super::conditions;
 use super::fastcgi;
+use super::internal;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
@@ -118,18 +119,14 @@ impl<'s> NginxAdapter<'s> {
         self.flatten(scope, None, &mut locations);
         let has_patterns =
             locations.iter().any(|location| matches!(location.matching, LocationMatch::Pattern { .. }));
-        let exact: Vec<String> = locations
-            .iter()
-            .filter_map(|location| match &location.matching {
-                LocationMatch::Exact(path) => Some(path.clone()),
-                _ => None,
-            })
-            .collect();
+        let exact = exact_paths(&locations);
+        let folders = self.internal_folders(&locations);
         let (mut first, mut statics) = (Vec::new(), Vec::new());
         for location in &locations {
             let Some(path) = self.path(location, has_patterns) else { continue };
             let mut entry = RouteEntry::new(path, from(location.block));
             let is_asked = self.content(location, server, &mut entry);
+            internal::let_servers_name(&folders, &location.scope, &mut entry);
             let closed = self.methods(location, &mut entry);
             let slashed = match &location.matching {
                 LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if is_asked => {
@@ -418,6 +415,14 @@ impl<'s> NginxAdapter<'s> {
         self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, &mut entry);
         Some(entry)
     }
+}
+
+fn exact_paths(locations: &[Location<'_>]) -> Vec<String> {
+    let exact = locations.iter().filter_map(|location| match &location.matching {
+        LocationMatch::Exact(path) => Some(path.clone()),
+        _ => None,
+    });
+    exact.collect()
 }
 
 /// nginx redirects `/api` to `/api/` if the latter is the path of a location with a server.
