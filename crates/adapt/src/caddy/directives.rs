@@ -1,10 +1,12 @@
 //! Applies directives in Caddy's order to a kind of request.
 
 use super::matchers::{self, Named};
+use super::php::CaddyApplication;
 use super::{CaddyAdapter, bytes, format, from};
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::rules::{self, Expression, FieldNow, Holds, PathNow, RegionOutcome};
 use crate::source::Directive;
+use crate::values;
 
 const ORDER: [&str; 32] = [
     "map",
@@ -76,6 +78,11 @@ fn is_minor(directive: &Directive) -> bool {
     }
 }
 
+/// Whether a directive answers requests, other than with files.
+fn is_answer(name: &str) -> bool {
+    matches!(name, "abort" | "error" | "redir" | "respond" | "reverse_proxy" | "php_fastcgi")
+}
+
 pub(super) struct DirectiveStep<'s> {
     directive: &'s Directive,
     matcher: Option<Expression>,
@@ -98,10 +105,25 @@ pub(super) struct CaddyDraft<'s> {
     pub(super) outcome: RegionOutcome,
     pub(super) root: Option<&'s Directive>,
     pub(super) fallback: Option<(&'s Directive, String)>,
+    /// The application, if files may still come before it.
+    pub(super) application: Option<CaddyApplication>,
     /// The prefix that was cut from the path.
     pub(super) strip: String,
     pub(super) has_tls: bool,
     pub(super) is_done: bool,
+}
+
+impl CaddyDraft<'_> {
+    /// Ends the processing with a server or files, which see the path without the prefix that was cut.
+    pub(super) fn asks(&mut self) {
+        if !self.strip.is_empty() {
+            let pattern = format!("{}/(.*)", values::escaped(&self.strip));
+            let options = &mut self.outcome.options;
+            options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
+            options.extend("rewrite", ("path", "/$1".into()), Vec::new());
+        }
+        self.is_done = true;
+    }
 }
 
 pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<DirectiveStep<'s>> {
@@ -260,6 +282,10 @@ impl<'s> CaddyAdapter<'s> {
 
     fn step(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
+        if made.application.is_some() && is_answer(&directive.name) {
+            let why = "it answers for existing files only, behind `php_fastcgi`";
+            return self.sheet.refuse(directive.number, why, "write a [[route]] with their paths");
+        }
         match directive.name.as_str() {
             "root" => made.root = Some(directive),
             "header" => self.header(step, "response_headers", made),
@@ -287,16 +313,7 @@ impl<'s> CaddyAdapter<'s> {
             "encode" => self.encode(step, made),
             "reverse_proxy" => self.pass(directive, step.words, made),
             "file_server" => self.files(step.directive, step.words, made),
-            "php_fastcgi" => {
-                let instead = "write an upstream with `fcgi://` servers and `fastcgi`: docs/fastcgi.md";
-                let why = "its scripts are options of the upstream";
-                self.sheet.refuse(directive.number, why, instead);
-                self.done(
-                    directive,
-                    rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
-                    made,
-                );
-            }
+            "php_fastcgi" => self.php(directive, step.words, made),
             "vars" if step.matcher.is_none() => {
                 let why = "its constants are written where matchers use them";
                 self.sheet.needless(directive.number, why);
