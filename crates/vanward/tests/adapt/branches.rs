@@ -6,6 +6,21 @@ use super::asked::Ask;
 type Branch = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 const BRANCHES: &[Branch] = &[
+    ("14-php.Caddyfile", "GET", "/a-post?x=1", &[]),
+    ("14-php.Caddyfile", "GET", "/a.php?x=1", &[]),
+    ("14-php.Caddyfile", "GET", "/a.php/info", &[]),
+    ("14-php.Caddyfile", "GET", "/admin/", &[]),
+    ("14-php.Caddyfile", "GET", "/style.css", &[]),
+    ("14-php.Caddyfile", "HEAD", "/style.css", &[]),
+    ("14-php.Caddyfile", "GET", "/docs/", &[]),
+    ("14-php.Caddyfile", "GET", "/docs/index.html", &[]),
+    ("14-php.Caddyfile", "GET", "/gone/x", &[]),
+    ("16-named-files.conf", "GET", "/named/protected/a.txt", &[]),
+    ("16-named-files.conf", "HEAD", "/named/protected/a.txt", &[]),
+    ("16-named-files.conf", "GET", "/named/protected/a.txt", &["Range: bytes=0-0"]),
+    ("16-named-files.conf", "GET", "/named/protected/gone", &[]),
+    ("16-named-files.conf", "GET", "/named/www/new.html", &[]),
+    ("16-named-files.conf", "GET", "/protected/a.txt", &[]),
     ("11-combinations.cfg", "GET", "/Admin/x", &[]),
     ("11-combinations.cfg", "GET", "/adminer", &[]),
     ("11-combinations.cfg", "GET", "/x/admin", &[]),

@@ -54,6 +54,7 @@ impl Peer {
                 "13-conditions.conf",
                 "14-files-else-server.conf",
                 "15-errors-elsewhere.conf",
+                "16-named-files.conf",
             ],
             Self::Haproxy => &[
                 "01-reverse-proxy.cfg",
@@ -83,6 +84,7 @@ impl Peer {
                 "11-sets.Caddyfile",
                 "12-handles.Caddyfile",
                 "13-guards.Caddyfile",
+                "14-php.Caddyfile",
             ],
             Self::Varnish => &[
                 "01-site.vcl",
