@@ -16,6 +16,10 @@ mod sites;
 mod directives;
 /// Directives for servers and files.
 mod servers;
+/// Applications behind FastCGI.
+mod php;
+/// Servers that answer errors.
+mod errors;
 
 use mistake::Mistake;
 

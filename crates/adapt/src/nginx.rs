@@ -24,6 +24,8 @@ mod facts;
 mod fallbacks;
 /// Applications behind FastCGI.
 mod fastcgi;
+/// Files that servers name.
+mod internal;
 /// Keys of rate limits and caches.
 mod keys;
 /// Converts locations to routes.

@@ -18,6 +18,8 @@ pub(crate) fn filled(text: &str) -> String {
         .replace("@ORIGIN@", "127.0.0.1:9001")
         .replace("@ORIGIN2@", "127.0.0.1:9002")
         .replace("@DIR@", "/srv/vanward")
+        .replace("@PHP_SOCKET@", "/run/php/php.sock")
+        .replace("@PHP_ROOT@", "/srv/php")
 }
 
 pub(crate) fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {

@@ -8,7 +8,7 @@ use http1::{RequestHead, ResponseHead};
 use structured::Bare;
 
 use crate::fields::{members, values};
-use crate::policy::{SURROGATE_CONTROL, TargetedField};
+use crate::policy::{ACCEL_EXPIRES, SURROGATE_CONTROL, TargetedField};
 
 /// The largest number of seconds; larger ones are reduced to it (RFC 9111 §1.2.2).
 pub(crate) const SECONDS_MAX: u32 = 1 << 31;
@@ -102,6 +102,8 @@ pub struct ResponseDirectives {
     pub max_age_seconds: Option<u32>,
     /// The freshness lifetime in shared caches.
     pub s_maxage_seconds: Option<u32>,
+    /// When the response stops being fresh, in seconds since 1970.
+    pub fresh_until_unix_seconds: Option<u64>,
     /// How long the response may be used stale during revalidation (RFC 5861 §3).
     pub stale_while_revalidate_seconds: Option<u32>,
     /// How long the response may be used stale while the origin fails (RFC 5861 §4).
@@ -125,6 +127,7 @@ impl ResponseDirectives {
         // RFC 9213 §2.2.
         let read = |target: &TargetedField| match &*target.name {
             SURROGATE_CONTROL => surrogate(head, bytes),
+            ACCEL_EXPIRES => accel_expires(head, bytes),
             name => targeted(head, bytes, name.as_bytes()),
         };
         if let Some(targeted) = targets.iter().find_map(read) {
@@ -239,6 +242,23 @@ fn surrogate(head: &ResponseHead, bytes: &[u8]) -> Option<ResponseDirectives> {
         }
     }
     [own, general].into_iter().find(|directives| *directives != nothing)
+}
+
+/// X-Accel-Expires of nginx: seconds, `0` for a response that is not stored, or `@` and seconds since 1970. Counts as missing if
+/// it is none of these.
+fn accel_expires(head: &ResponseHead, bytes: &[u8]) -> Option<ResponseDirectives> {
+    let directives =
+        ResponseDirectives { source: DirectiveSource::Targeted, ..ResponseDirectives::default() };
+    let value = values(head, bytes, ACCEL_EXPIRES.as_bytes()).next()?.trim_ascii();
+    if let Some(time) = value.strip_prefix(b"@") {
+        let time =
+            std::str::from_utf8(time).ok().filter(|time| time.bytes().all(|byte| byte.is_ascii_digit()))?;
+        return Some(ResponseDirectives { fresh_until_unix_seconds: Some(time.parse().ok()?), ..directives });
+    }
+    Some(match delta_seconds(value)? {
+        0 => ResponseDirectives { no_store: true, ..directives },
+        seconds => ResponseDirectives { max_age_seconds: Some(seconds), ..directives },
+    })
 }
 
 impl ResponseDirectives {

@@ -96,6 +96,9 @@ fn explicit_ms(
     if let Some(seconds) = directives.s_maxage_seconds.or(directives.max_age_seconds) {
         return Some(u64::from(seconds) * 1000);
     }
+    if let Some(until_seconds) = directives.fresh_until_unix_seconds {
+        return Some(until_seconds.saturating_sub(date_unix_seconds).saturating_mul(1000));
+    }
     // RFC 9213 §2.2: Expires is for other caches then.
     if directives.source == DirectiveSource::Targeted {
         return None;

@@ -78,7 +78,8 @@ pub use outcome::{MissEnding, MissOutcome};
 pub use pattern::PurgePattern;
 pub use peer::{PEER_FIELD, PeerRequest};
 pub use policy::{
-    CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, StatusTtl, TARGETS, TargetedField,
+    ACCEL_EXPIRES, CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, SURROGATE_CONTROL,
+    StatusTtl, TARGETS, TargetedField,
 };
 pub use purge::{Force, Label, PurgeRules, PurgeScope, RulesFull};
 pub use ranges::{

@@ -42,7 +42,7 @@ pub struct CachePolicy {
 /// A response field with directives for some caches only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetedField {
-    /// In lower case. All fields but `surrogate-control` are Dictionaries (RFC 9213 §2.1).
+    /// In lower case. All fields but the two below with their own grammar are Dictionaries (RFC 9213 §2.1).
     pub name: Cow<'static, str>,
     /// Whether clients get the field, for caches in front of this one.
     pub is_sent: bool,
@@ -56,8 +56,10 @@ pub const TARGETS: [TargetedField; 2] = [
     TargetedField { name: Cow::Borrowed("cdn-cache-control"), is_sent: true },
 ];
 
-/// The targeted field that has its own grammar.
-pub(crate) const SURROGATE_CONTROL: &str = "surrogate-control";
+/// A targeted field with its own grammar: that of `Cache-Control`, with device tokens.
+pub const SURROGATE_CONTROL: &str = "surrogate-control";
+/// A targeted field with its own grammar: a lifetime, as nginx reads it.
+pub const ACCEL_EXPIRES: &str = "x-accel-expires";
 
 impl Default for CachePolicy {
     fn default() -> Self {

@@ -241,6 +241,10 @@ fn listeners() {
         ),
         ("[[listen]]\naddress = \":80\"", ""),
         (
+            "[[listen]]\naddress = \":443\"\n[[listen]]\naddress = \"*:443\"",
+            "6:11: address: *:443 appears twice; expected an address other than the one in line 4",
+        ),
+        (
             "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",
             "6:11: address: [::1]:80 appears twice; expected an address other than the one in line 4",
         ),

@@ -141,8 +141,8 @@ fn mistakes() {
             &[
                 "6:9: cache: it needs a store for responses; expected a table [cache] with memory = \
                  \"256MiB\"",
-                "6:22: targets: \"x\" is no field with directives for caches; expected surrogate-control, or a name that ends in -cache-control, such as cdn-cache-control",
-                "6:46: targets: \"A-Cache-Control\" appears twice; expected surrogate-control, or a name \
+                "6:22: targets: \"x\" is no field with directives for caches; expected surrogate-control, x-accel-expires, or a name that ends in -cache-control, such as cdn-cache-control",
+                "6:46: targets: \"A-Cache-Control\" appears twice; expected surrogate-control, x-accel-expires, or a name \
                  that ends in -cache-control, such as cdn-cache-control",
                 "6:82: send_targets: \"b-cache-control\" is not in targets, and is sent anyway; expected names from targets",
             ],

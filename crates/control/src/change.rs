@@ -17,6 +17,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use balance::Time;
 use config::{Config, ListenAddress, Mistake, Reading};
+use mistake::repeated;
 use telemetry::message;
 use telemetry::{AccessLog, CounterPlaces, CounterReader, WorkerLog};
 use tokio::sync::Notify;
@@ -156,7 +157,7 @@ pub(crate) fn sentences(mistakes: &[Mistake]) -> String {
 }
 
 fn listed(mistakes: &[Mistake]) -> String {
-    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    repeated(mistakes).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 pub(crate) struct Means {
@@ -329,12 +330,12 @@ impl Control {
         self.release_memory();
         match &outcome {
             Ok(Reloaded { warnings, remarks }) => {
-                warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+                repeated(warnings).iter().for_each(|warning| message::warn(&warning.to_string()));
                 remarks.iter().for_each(|remark| message::warn(remark));
                 message::info(&format!("reloaded{asked}"));
             }
             Err(ReloadError::Mistakes(mistakes)) => {
-                for mistake in mistakes {
+                for mistake in repeated(mistakes) {
                     message::error(&format!("not reloaded, nothing has changed: {mistake}"));
                 }
             }

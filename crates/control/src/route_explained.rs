@@ -426,7 +426,12 @@ impl Report<'_> {
                 let is_for_files = matches!(self.values.request.method, b"GET" | b"HEAD");
                 match files.otherwise.map(name) {
                     None => folder,
-                    Some(upstream) if is_for_files => format!("{folder}, else upstream {upstream}"),
+                    Some(upstream) if is_for_files => {
+                        let scripts = self.config.scripts_beside(files);
+                        let scripts =
+                            scripts.map(|scripts| format!(" without *{scripts}")).unwrap_or_default();
+                        format!("{folder}{scripts}, else upstream {upstream}")
+                    }
                     Some(upstream) => {
                         format!("upstream {upstream}, because files are only for GET and HEAD")
                     }
@@ -633,6 +638,11 @@ The route is /: upstream app, round-robin over 2 servers.
         let (said, _) = text(&asked("POST", "http://f.example/x"));
         let expected = "The route is f.example/: upstream app, because files are only for GET and HEAD.\n";
         assert!(said.ends_with(expected), "{said}");
+        let file = FILE.replace("else = { upstream = \"app\" }", "else = { upstream = \"php\" }")
+            + "[upstream.php]\nservers = [\"fcgi://127.0.0.1:9003\"]\nfastcgi = { root = \"/usr\" }\n";
+        let config = config::parse(&file, "f").unwrap();
+        let said = explain_route(&config, &asked("GET", "http://f.example/x")).unwrap().text;
+        assert!(said.ends_with(": files beneath /usr without *.php, else upstream php.\n"), "{said}");
     }
 
     #[test]

@@ -14,12 +14,23 @@ pub struct FileRoots<'a> {
     pub fallback: Option<&'a str>,
     /// Whether a request without a file goes elsewhere. Then a directory from which nothing is sent counts as missing.
     pub goes_on: bool,
+    /// Extension of scripts that a server runs, in any case. They count as missing, because their source is no file for clients.
+    pub scripts: Option<&'a str>,
     /// Whether to look for precompressed siblings.
     pub precompressed: bool,
     /// Whether to list directories without an index.
     pub lists: bool,
     /// Whether to follow symbolic links that stay beneath the root.
     pub links: bool,
+}
+
+impl FileRoots<'_> {
+    fn is_script(&self, path: &[u8]) -> bool {
+        let end = |scripts: &str| path.len().checked_sub(scripts.len()).and_then(|start| path.get(start..));
+        self.scripts.is_some_and(|scripts| {
+            end(scripts).is_some_and(|end| end.eq_ignore_ascii_case(scripts.as_bytes()))
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -55,7 +66,10 @@ pub fn find(
     places: &FileRoots<'_>,
     waits: MayBlock,
 ) -> Result<PathMatch, OpenError> {
-    let open = |path: &[u8]| root.file(path, places.links, waits);
+    let open = |path: &[u8]| match places.is_script(path) {
+        true => Err(OpenError::NotFound),
+        false => root.file(path, places.links, waits),
+    };
     let found = match form {
         PathForm::File => match open(path) {
             Ok(OpenedPath::File(file)) => Some((path.to_vec(), file)),
@@ -137,6 +151,7 @@ mod tests {
             index: INDEX,
             fallback: None,
             goes_on: false,
+            scripts: None,
             precompressed: false,
             lists: false,
             links: false,
@@ -148,7 +163,17 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("docs/index.html")).unwrap();
         fs::create_dir(at("empty")).unwrap();
-        for name in ["app.html", "page", "page.br", "page.gz", "docs/index.htm", "other.zst"] {
+        for name in [
+            "app.html",
+            "page",
+            "page.br",
+            "page.gz",
+            "docs/index.htm",
+            "other.zst",
+            "a.php",
+            "a.php.gz",
+            "b.PhP",
+        ] {
             fs::write(at(name), name).unwrap();
         }
         fs::create_dir(at("page.zst")).unwrap();
@@ -186,6 +211,9 @@ mod tests {
         let goes_on = FileRoots { goes_on: true, ..indexed };
         let goes_on_without_index = FileRoots { goes_on: true, ..plain };
         let goes_on_listed = FileRoots { goes_on: true, lists: true, ..plain };
+        let index_php = ["a.php".to_owned(), "app.html".to_owned()];
+        let beside_scripts =
+            FileRoots { scripts: Some(".php"), precompressed: true, index: &index_php, ..goes_on };
         let all = FileRoots { fallback: Some("app.html"), lists: true, precompressed: true, ..indexed };
         for (path, form, places, expected) in [
             ("page", File, plain, "page"),
@@ -215,6 +243,12 @@ mod tests {
             ("empty", File, goes_on_listed, "without slash"),
             ("empty", Directory, goes_on_listed, "directory"),
             ("gone", File, to_directory, "not found"),
+            ("a.php", File, plain, "a.php"),
+            ("a.php", File, beside_scripts, "not found"),
+            ("b.PhP", File, beside_scripts, "not found"),
+            (".", Directory, beside_scripts, "app.html"),
+            ("page", File, beside_scripts, "page br gzip"),
+            ("php", File, beside_scripts, "not found"),
             ("page", File, all, "page br gzip"),
             ("gone", File, all, "app.html"),
             ("gone", Directory, all, "app.html"),

@@ -10,12 +10,15 @@ mod nearest;
 mod password;
 /// Rewords messages of libraries.
 mod plain;
+/// Groups mistakes with one sentence.
+mod repeated;
 
 use std::fmt;
 use std::ops::Range;
 
 pub use nearest::nearest;
 pub use plain::{PlainWords, json_error, toml_syntax, value_error};
+pub use repeated::{RepeatedMistake, repeated};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {

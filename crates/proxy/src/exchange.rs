@@ -1,5 +1,6 @@
 //! The state of one exchange, by which its steps decide. The record in it only takes notes.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -66,6 +67,8 @@ pub(crate) struct ExchangeState<'a> {
     drawn: Option<Rc<DrawnFault>>,
     /// The file that the server has named in place of a body. `NoFile` is then no failure.
     pub(crate) ordered: Option<Box<FileOrder>>,
+    /// The rate that the server has set for the body of its response.
+    pub(crate) rate_bytes_per_second: Option<NonZeroU64>,
     pub(crate) record: ExchangeRecord<'a>,
 }
 
@@ -105,6 +108,7 @@ impl<'a> ExchangeState<'a> {
             refusal: None,
             drawn: None,
             ordered: None,
+            rate_bytes_per_second: None,
             record,
         }
     }

@@ -215,7 +215,7 @@ impl OpenFiles {
     ) -> Result<(Arc<Root>, PathMatch), OpenError> {
         let settings = &files.settings;
         let root = self.root_at_once(&settings.root, now)?;
-        let found = find(&root, name, form, &places(settings), MayBlock::Never)?;
+        let found = find(&root, name, form, &places(files), MayBlock::Never)?;
         Ok((root, found))
     }
 
@@ -230,14 +230,14 @@ impl OpenFiles {
 
     async fn find_elsewhere(
         &self,
-        files: &RouteFiles,
+        files: &Arc<RouteFiles>,
         name: &[u8],
         form: PathForm,
     ) -> Result<(Arc<Root>, PathMatch), OpenError> {
-        let (settings, name) = (Arc::clone(&files.settings), name.to_vec());
+        let (files, name) = (Arc::clone(files), name.to_vec());
         self.elsewhere(move || {
-            let root = Root::open(&settings.root, MayBlock::Maybe)?;
-            let found = find(&root, &name, form, &places(&settings), MayBlock::Maybe)?;
+            let root = Root::open(&files.settings.root, MayBlock::Maybe)?;
+            let found = find(&root, &name, form, &places(&files), MayBlock::Maybe)?;
             Ok((Arc::new(root), found))
         })
         .await
@@ -324,11 +324,13 @@ fn unreadable(error: &std::io::Error) -> String {
     format!("a file cannot be opened: {error}{remedy}")
 }
 
-fn places(settings: &config::Files) -> FileRoots<'_> {
+fn places(files: &RouteFiles) -> FileRoots<'_> {
+    let settings = &files.settings;
     FileRoots {
         index: &settings.index,
         fallback: settings.fallback.as_deref(),
         goes_on: settings.otherwise.is_some(),
+        scripts: files.scripts.as_deref(),
         precompressed: settings.precompressed,
         lists: settings.listing,
         links: settings.symlinks,
@@ -346,7 +348,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = |otherwise| {
             let settings = config::Files::from_root(directory.path().to_owned());
-            Arc::new(RouteFiles::new(&Arc::new(config::Files { otherwise, ..settings })))
+            let files = config::Files { otherwise, ..settings };
+            let config = config::Settings::for_files(vec![([127, 0, 0, 1], 0).into()], files.clone());
+            Arc::new(RouteFiles::new(&Arc::new(files), &config))
         };
         let (plain, goes_on) = (files(None), files(Some(0)));
         let open = OpenFiles::new(1);

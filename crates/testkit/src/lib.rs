@@ -25,3 +25,7 @@ pub mod tokens;
 pub mod admin;
 /// Running proxy with a configuration, its servers, and clients of both HTTP versions.
 pub mod scene;
+/// Look-up of installed programs.
+pub mod installed;
+/// php-fpm with the scripts of a test.
+pub mod php_fpm;

@@ -1,5 +1,8 @@
-//! Reloads and upgrades under load: clients without retries, over HTTP/1.1 and HTTP/2, with open tunnels. No
-//! request is lost, and memory does not grow.
+//! Reloads and upgrades under load: clients without retries, over HTTP/1.1 and HTTP/2, requests of each kind, with open
+//! tunnels. No request is lost, and memory does not grow.
+
+/// Requests of each kind that asks a second place.
+mod kinds;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,6 +11,8 @@ use std::path::Path;
 use load::{Arrival, LoadPlan, RunControl, RunOutcome};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use kinds::Kinds;
 
 use crate::process::{self, Patience, Process, connect, get, read_head, run_in};
 
@@ -179,20 +184,24 @@ fn nothing_failed(name: &str, load: load::RunningLoad) -> RunOutcome {
 
 #[allow(clippy::print_stderr, reason = "figures, for who runs it to see them")]
 fn under_load(reloads: usize, upgrades: usize, growth_kib: u64, more: &str) {
-    let scene = Scene::start(2);
+    let (scene, kinds) = (Scene::start(2), Kinds::start());
+    let more = &format!("{more}{}", kinds.tables(scene.origin.addresses()[0]));
     scene.write(2, more);
     scene.reload();
     let mut tunnels: Vec<_> = (0..8).map(|_| scene.tunnel()).collect();
-    let http1 = scene.load(|plan| plan.connections = 64);
-    let http2 = scene.load(|plan| (plan.connections, plan.streams, plan.http2) = (16, 4, true));
-    let loads = [http1.control(), http2.control()];
-    goes_on(&loads);
+    let mut loads = vec![
+        ("HTTP/1.1", scene.load(|plan| plan.connections = 64)),
+        ("HTTP/2", scene.load(|plan| (plan.connections, plan.streams, plan.http2) = (16, 4, true))),
+    ];
+    loads.extend(kinds.loads(&scene));
+    let controls: Vec<RunControl> = loads.iter().map(|(_, load)| load.control()).collect();
+    goes_on(&controls);
     let files =
         ["", "[[route]]\npath = \"/other\"\nupstream = \"app\"\n", "[timeouts]\nclient_body = \"20s\"\n"];
     let reload = |index: usize| {
         scene.write(2, &format!("{}{more}", files[index % files.len()]));
         scene.reload();
-        goes_on(&loads);
+        goes_on(&controls);
     };
     // Memory for the first reloads is kept.
     let warm = reloads / 5;
@@ -206,16 +215,16 @@ fn under_load(reloads: usize, upgrades: usize, growth_kib: u64, more: &str) {
         // As many workers as sockets, fewer, more.
         scene.write([2, 1, 3][index % 3], more);
         scene.upgrade();
-        goes_on(&loads);
+        goes_on(&controls);
         tunnels.iter_mut().for_each(is_alive);
         of_processes.push(resident_kib(scene.process()));
     }
-    let http1 = nothing_failed("HTTP/1.1", http1);
-    let http2 = nothing_failed("HTTP/2", http2);
+    let requests = loads.into_iter().map(|(name, load)| (name, nothing_failed(name, load).requests));
+    let requests: Vec<(&str, u64)> = requests.collect();
+    assert!(requests.iter().all(|(_, count)| *count >= 100), "{requests:?}");
     eprintln!(
-        "{reloads} reloads, {upgrades} upgrades: {} and {} requests, none failed; {before} KiB, {after} KiB after the \
-         reloads, {of_processes:?} KiB after each upgrade",
-        http1.requests, http2.requests
+        "{reloads} reloads, {upgrades} upgrades: {requests:?} requests, none failed; {before} KiB, {after} KiB after the \
+         reloads, {of_processes:?} KiB after each upgrade"
     );
     tunnels.iter_mut().for_each(is_alive);
     drop(tunnels);

@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::process::{Patience, Process, run_in};
+use crate::process::{Patience, Process, get, run_in};
 
 /// A terminal in which a shell runs `vanward top`, and then shows its exit code and the terminal's settings.
 struct Tmux {
@@ -127,6 +127,29 @@ fn keys_change_the_proxy_after_a_question() {
     tmux.types("1");
     tmux.types("1");
     tmux.shows(&["MAINTENANCE"]);
+    tmux.types("q");
+    tmux.is_restored();
+}
+
+#[test]
+fn a_server_shows_the_last_request_that_it_failed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = format!(
+        "admin = \"{}\"\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\n\
+         [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\nretry = {{ attempts = 1 }}\neject = \"off\"\n",
+        folder.path().join("admin").display()
+    );
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it is writable");
+    let mut proxy = Process::start_in(folder.path(), &["run"]);
+    let address = proxy.address();
+    let Some(tmux) = Tmux::start(folder.path(), "") else { return };
+    tmux.run(&["resize-window", "-x", "160", "-y", "30"]);
+    tmux.types("2");
+    let screen = tmux.shows(&["127.0.0.1:1 ", " up "]);
+    assert!(!screen.contains("last error"), "{screen}");
+    assert!(get(address, "/").starts_with("HTTP/1.1 502 "));
+    // No check and no ejection: it is still up.
+    tmux.shows(&["127.0.0.1:1 ", " up ", "last error ", " ago: connection refused"]);
     tmux.types("q");
     tmux.is_restored();
 }

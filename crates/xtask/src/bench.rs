@@ -4,8 +4,10 @@
 
 /// Measures changes of a configuration with many routes.
 mod edits;
+/// Measures proxies before php-fpm.
+mod fastcgi;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::say;
@@ -16,16 +18,33 @@ use crate::workspace::{Workspace, targets, text};
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
     /// Measure only the cost of changes of a configuration with 1,000, 10,000 and 50,000 routes
-    #[arg(long)]
+    #[arg(long, group = "only")]
     edits: bool,
-    /// Measure changes with this program, instead of building one first
-    #[arg(long, value_name = "PATH", requires = "edits")]
+    /// Measure only the cost of requests to php-fpm, beside nginx and Caddy
+    #[arg(long, group = "only")]
+    fastcgi: bool,
+    /// Measure with this program, instead of building one first
+    #[arg(long, value_name = "PATH", requires = "only")]
     program: Option<PathBuf>,
+    /// Length of each round of --fastcgi
+    #[arg(long, value_name = "N", requires = "fastcgi", default_value_t = 5)]
+    seconds: u32,
 }
 
-pub(crate) fn run(BenchArgs { edits, program }: &BenchArgs) -> Result<(), String> {
-    if let Some(program) = program {
-        return edits::run(program);
+impl BenchArgs {
+    /// Measures the part that was asked for alone; `None` for all parts.
+    fn only(&self, program: &Path) -> Option<Result<(), String>> {
+        match (self.edits, self.fastcgi) {
+            (true, _) => Some(edits::run(program)),
+            (_, true) => Some(fastcgi::run(program, self.seconds)),
+            (false, false) => None,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &BenchArgs) -> Result<(), String> {
+    if let Some(done) = arguments.program.as_deref().and_then(|program| arguments.only(program)) {
+        return done;
     }
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
@@ -39,8 +58,8 @@ pub(crate) fn run(BenchArgs { edits, program }: &BenchArgs) -> Result<(), String
     steps.run("build", &step::shown(&build), || step::run(&mut build))?;
 
     let program = workspace.target_directory()?.join("dist/vanward");
-    if *edits {
-        return edits::run(&program);
+    if let Some(done) = arguments.only(&program) {
+        return done;
     }
 
     let packages = workspace.packages("Cargo.toml")?;

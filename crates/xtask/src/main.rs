@@ -46,6 +46,7 @@ Examples:
   cargo xtask ci --only clippy            one step of it
   cargo xtask bench                       microbenchmarks, changes of large configurations, the demo
   cargo xtask bench --edits               only the cost of changes of large configurations
+  cargo xtask bench --fastcgi             php-fpm behind Vanward, nginx and Caddy
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each; or --seconds 60
   cargo xtask results                     rebuild the pages of docs/results

@@ -2,6 +2,7 @@
 
 use super::format::{self, Filled};
 use super::matchers::{self, Named};
+use super::php::CaddyApplication;
 use super::texts::{CaddyText, Texts};
 use super::{CaddyAdapter, bytes, from};
 use crate::definitions::Definitions;
@@ -80,6 +81,11 @@ fn is_minor(directive: &Directive) -> bool {
     }
 }
 
+/// Whether a directive answers requests, other than with files.
+fn is_answer(name: &str) -> bool {
+    matches!(name, "abort" | "error" | "redir" | "respond" | "reverse_proxy" | "php_fastcgi")
+}
+
 pub(super) struct DirectiveStep<'s> {
     directive: &'s Directive,
     matcher: Option<Expression>,
@@ -102,12 +108,27 @@ pub(super) struct CaddyDraft<'s> {
     pub(super) outcome: RegionOutcome,
     pub(super) root: Option<&'s Directive>,
     pub(super) fallback: Option<(&'s Directive, String)>,
+    /// The application, if files may still come before it.
+    pub(super) application: Option<CaddyApplication>,
     /// The prefix that was cut from the path.
     pub(super) strip: String,
     /// Texts of placeholders that the requests of this kind still have.
     pub(super) texts: Texts,
     pub(super) has_tls: bool,
     pub(super) is_done: bool,
+}
+
+impl CaddyDraft<'_> {
+    /// Ends the processing with a server or files, which see the path without the prefix that was cut.
+    pub(super) fn asks(&mut self) {
+        if !self.strip.is_empty() {
+            let pattern = format!("{}/(.*)", values::escaped(&self.strip));
+            let options = &mut self.outcome.options;
+            options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
+            options.extend("rewrite", ("path", "/$1".into()), Vec::new());
+        }
+        self.is_done = true;
+    }
 }
 
 pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<DirectiveStep<'s>> {
@@ -306,6 +327,10 @@ impl<'s> CaddyAdapter<'s> {
 
     fn step(&mut self, step: &DirectiveStep<'s>, holds: &Holds<'_>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
+        if made.application.is_some() && is_answer(&directive.name) {
+            let why = "it answers for existing files only, behind `php_fastcgi`";
+            return self.sheet.refuse(directive.number, why, "write a [[route]] with their paths");
+        }
         match directive.name.as_str() {
             "root" => made.root = Some(directive),
             "header" => self.header(step, "response_headers", made),
@@ -333,16 +358,7 @@ impl<'s> CaddyAdapter<'s> {
             "encode" => self.encode(step, made),
             "reverse_proxy" => self.pass(directive, step.words, made),
             "file_server" => self.files(step.directive, step.words, made),
-            "php_fastcgi" => {
-                let instead = "write an upstream with `fcgi://` servers and `fastcgi`: docs/fastcgi.md";
-                let why = "its scripts are options of the upstream";
-                self.sheet.refuse(directive.number, why, instead);
-                self.done(
-                    directive,
-                    rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
-                    made,
-                );
-            }
+            "php_fastcgi" => self.php(directive, step.words, made),
             "log_skip" | "skip_log" => made.outcome.options.set("access_log", false, from(directive)),
             _ => {
                 let (kind, why, instead) = super::by_name(&directive.name, "");

@@ -1,13 +1,14 @@
 //! Directives for servers and files.
 
 use super::directives::CaddyDraft;
+use super::php::CaddyApplication;
 use super::texts::CaddyText;
 use super::{CaddyAdapter, from, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules;
 use crate::sheet::name_of;
 use crate::source::Directive;
-use crate::values::{self, duration};
+use crate::values::duration;
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
@@ -125,15 +126,15 @@ impl<'s> CaddyAdapter<'s> {
     fn passed(&mut self, directive: &'s Directive, upstream: String, made: &mut CaddyDraft<'s>) {
         let options = &mut made.outcome.options;
         options.set("upstream", upstream, from(directive));
-        if !made.strip.is_empty() {
-            let pattern = format!("{}/(.*)", values::escaped(&made.strip));
-            options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
-            options.extend("rewrite", ("path", "/$1".into()), Vec::new());
-        }
-        made.is_done = true;
+        made.asks();
     }
 
-    fn server_option(&mut self, inner: &'s Directive, table: &mut DraftTable, made: &mut CaddyDraft<'s>) {
+    pub(super) fn server_option(
+        &mut self,
+        inner: &'s Directive,
+        table: &mut DraftTable,
+        made: &mut CaddyDraft<'s>,
+    ) {
         let origins = from(inner);
         let word = inner.word(0);
         let time =
@@ -421,12 +422,26 @@ impl<'s> CaddyAdapter<'s> {
             |index| index.words.clone(),
         );
         origins.extend(index.map(|index| StatementOrigin::Directive(index.number)));
+        let application = made.application.take();
+        // The application has the index of each directory.
+        let names = if application.is_some() { Vec::new() } else { names };
         pairs.push(("index".to_owned(), names.into()));
-        if let Some((tried, page)) = &made.fallback {
+        if let (Some(application), Some((tried, _))) = (&application, &made.fallback) {
+            let why = format!("the application {} answers if there is no file", application.upstream);
+            self.sheet.refuse(tried.number, &why, "leave it out, or write a [[route]] with `files`");
+        } else if let Some((tried, page)) = &made.fallback {
             pairs.push(("fallback".to_owned(), page.as_str().into()));
             origins.extend(from(tried));
         }
-        if words.iter().any(|word| word == "browse") || inner("browse").is_some() {
+        let is_listed = words.iter().any(|word| word == "browse") || inner("browse").is_some();
+        if let Some(CaddyApplication { upstream, from }) = application {
+            let why =
+                "other methods than GET and HEAD go to the application; Caddy answers 405 if there is a file";
+            self.sheet.differs(directive.number, why, "");
+            let upstream = DraftValue::Table(vec![("upstream".to_owned(), upstream.into())]);
+            pairs.push(("else".to_owned(), upstream));
+            origins.extend(from);
+        } else if is_listed {
             pairs.push(("listing".to_owned(), true.into()));
             origins.extend(inner("browse").map(|browse| StatementOrigin::Directive(browse.number)));
         }
@@ -443,19 +458,13 @@ impl<'s> CaddyAdapter<'s> {
                 "move these files elsewhere, or write a [[route]] with `respond`",
             );
         }
-        let options = &mut made.outcome.options;
-        options.set("files", DraftValue::Table(pairs), origins);
-        if !made.strip.is_empty() {
-            let pattern = format!("{}/(.*)", values::escaped(&made.strip));
-            options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
-            options.extend("rewrite", ("path", "/$1".into()), Vec::new());
-        }
-        made.is_done = true;
+        made.outcome.options.set("files", DraftValue::Table(pairs), origins);
+        made.asks();
     }
 }
 
 /// Converts an upstream address. Returns the URL and the protocol.
-fn url(word: &str, has_tls: bool) -> Option<(String, &'static str)> {
+pub(super) fn url(word: &str, has_tls: bool) -> Option<(String, &'static str)> {
     if let Some(path) = word.strip_prefix("unix/") {
         return path.starts_with('/').then(|| (format!("http+unix:{path}"), "http/1.1"));
     }

@@ -3,7 +3,7 @@
 use super::directives::{CaddyDraft, sorted};
 use super::matchers::{self, Named};
 use super::texts::Texts;
-use super::{CaddyAdapter, from};
+use super::{CaddyAdapter, from, php};
 use crate::RemarkKind;
 use crate::definitions::Definitions;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -173,12 +173,17 @@ impl<'s> CaddyAdapter<'s> {
                 outcome,
                 root: None,
                 fallback: None,
+                application: None,
                 strip: String::new(),
                 texts: Texts::new(),
                 has_tls,
                 is_done: false,
             };
             self.go(&steps, &named, holds, &mut made);
+            if let Some(application) = made.application.take() {
+                php::answer(application, &mut made);
+            }
+            self.errors_elsewhere(site.block, &mut made);
             if !made.is_done {
                 let why = StatementOrigin::Default("nothing answers: Caddy sends an empty page");
                 made.outcome.options.set("respond", rules::answer(200, None), vec![why]);

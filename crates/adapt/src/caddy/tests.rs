@@ -3,7 +3,7 @@
 use super::*;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 17] = [
+const SAMPLES: [&str; 18] = [
     include_str!("../../samples/caddy/01-reverse-proxy.Caddyfile"),
     include_str!("../../samples/caddy/02-automatic-https.Caddyfile"),
     include_str!("../../samples/caddy/03-static-site.Caddyfile"),
@@ -21,6 +21,7 @@ const SAMPLES: [&str; 17] = [
     include_str!("../../samples/caddy/15-flags.Caddyfile"),
     include_str!("../../samples/caddy/16-redirect-map.Caddyfile"),
     include_str!("../../samples/caddy/17-tenants.Caddyfile"),
+    include_str!("../../samples/caddy/18-php.Caddyfile"),
 ];
 
 #[track_caller]
@@ -120,6 +121,24 @@ fn directives_become_options() {
         (
             "php_fastcgi :1",
             "respond = { status = 501, body = \"not taken over from caddy\\n\", content_type = \"text/plain\" }",
+        ),
+        ("root * /srv\n php_fastcgi :9000", "upstream = \"127.0.0.1-9000\""),
+        ("root * /srv\n php_fastcgi :9000", "servers = [\"fcgi://127.0.0.1:9000\"]"),
+        (
+            "php_fastcgi unix//run/php.sock {\n root /app\n split .php5\n index app.php5\n env A b\n }",
+            "fastcgi = { root = \"/app\", split = \".php5\", index = \"app.php5\", params = { A = \"b\" } }",
+        ),
+        (
+            "root * /srv\n php_fastcgi :9000\n file_server browse",
+            "files = { root = \"/srv\", index = [], else = { upstream = \"127.0.0.1-9000\" }, symlinks = true }",
+        ),
+        (
+            "reverse_proxy :1\n handle_errors {\n reverse_proxy :2\n }",
+            "on_status = { 502 = { upstream = \"127.0.0.1-2\" }, 503 = { upstream = \"127.0.0.1-2\" }, 504 = { upstream = \"127.0.0.1-2\" } }",
+        ),
+        (
+            "reverse_proxy :1\n handle_errors 404 502 {\n rewrite * /e/{http.error.status_code}.html\n reverse_proxy :2\n }",
+            "on_status = { 502 = { upstream = \"127.0.0.1-2\", path = \"/e/{status}.html\" } }",
         ),
     ];
     for (lines, option) in cases {

@@ -214,7 +214,12 @@ impl<'s> NginxAdapter<'s> {
             }
         }
         if words.is_empty() {
-            return self.note(directive, RemarkKind::NeedsNothing, "fields X-Accel-… mean nothing here", "");
+            return self.note(
+                directive,
+                RemarkKind::NeedsNothing,
+                "fields X-Accel-… are obeyed with `accel` only",
+                "",
+            );
         }
         entry.options.extend("cache", ("ignore", DraftValue::List(words)), from(directive));
     }

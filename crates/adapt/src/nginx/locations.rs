@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::branches::{self, Branch, Branches};
 use super::conditions::TestedCondition;
 use super::content;
+use super::internal;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
@@ -196,20 +197,18 @@ impl<'s> NginxAdapter<'s> {
                 || location.matching.is_predicate() && location.outer.is_none()
         };
         let has_patterns = locations.iter().any(is_expression);
-        let exact: Vec<String> = locations
-            .iter()
-            .filter_map(|location| match &location.matching {
-                LocationMatch::Exact(path) => Some(path.clone()),
-                _ => None,
-            })
-            .collect();
+        let exact = exact_paths(locations);
         let (mut first, mut others) = (Vec::new(), Vec::new());
         let (mut predicates, mut statics) = (Vec::new(), Vec::new());
         let set_elsewhere = constants::set_by_locations(server.inner());
+        let folders = self.internal_folders(locations);
         for location in locations {
             let Some(path) = self.path(location, has_patterns) else { continue };
             let location = &location.with_unknown(&set_elsewhere);
-            let LocationRoutes { routes, is_asked, files } = self.of_location(location, server, &path);
+            let LocationRoutes { mut routes, is_asked, files } = self.of_location(location, server, &path);
+            for route in &mut routes {
+                internal::let_servers_name(&folders, &location.scope, route);
+            }
             statics.extend(files);
             let slashed = match &location.matching {
                 LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if is_asked => {
@@ -571,6 +570,14 @@ impl<'s> NginxAdapter<'s> {
         self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, scope, &mut entry);
         Some(entry)
     }
+}
+
+fn exact_paths(locations: &[Location<'_>]) -> Vec<String> {
+    let exact = locations.iter().filter_map(|location| match &location.matching {
+        LocationMatch::Exact(path) => Some(path.clone()),
+        _ => None,
+    });
+    exact.collect()
 }
 
 /// nginx redirects `/api` to `/api/` if the latter is the path of a location with a server.

@@ -6,7 +6,7 @@ mod variables;
 use super::*;
 use crate::told::{self, filled, whole};
 
-const SAMPLES: [(&str, &str); 27] = [
+const SAMPLES: [(&str, &str); 28] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
     ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
@@ -34,6 +34,7 @@ const SAMPLES: [(&str, &str); 27] = [
     ("25", include_str!("../../samples/nginx/25-limits-allowed.conf")),
     ("26", include_str!("../../samples/nginx/26-redirect-map.conf")),
     ("27", include_str!("../../samples/nginx/27-content-of-if.conf")),
+    ("29", include_str!("../../samples/nginx/29-named-files.conf")),
 ];
 
 fn adapted(text: &str) -> Adapted {
@@ -426,6 +427,42 @@ fn unsupported_protection_of_a_location_fails_closed() {
     }
     let written = options(&in_location("internal; proxy_pass http://u;")).join("\n");
     assert!(written.contains("respond = { status = 404 }"), "{written}");
+}
+
+#[test]
+fn internal_locations_are_folders_whose_files_servers_name() {
+    let pass = "proxy_pass http://127.0.0.1:1;";
+    let of = |locations: &str| {
+        let written = options(&format!("server {{ listen 80; root /srv/www; {locations} }}"));
+        let named: Vec<String> = written.into_iter().filter(|line| line.starts_with("accel = ")).collect();
+        named.join("\n")
+    };
+    let protected = "location /p/ { internal; alias /srv/files/; }";
+    for (locations, accel) in [
+        (format!("location / {{ {pass} }} {protected}"), "{ \"/p/\" = \"/srv/files\" }"),
+        (format!("location / {{ {pass} }} location ^~ /p {{ internal; }}"), "{ \"/p/\" = \"/srv/www/p\" }"),
+        (
+            format!("location / {{ try_files $uri @app; }} location @app {{ {pass} }} {protected}"),
+            "{ \"/p/\" = \"/srv/files\" }",
+        ),
+        // Nothing leads there from a server.
+        (format!("location / {{ {pass} proxy_ignore_headers X-Accel-Redirect; }} {protected}"), ""),
+        (format!("location / {{ return 404; }} {protected}"), ""),
+        (
+            format!(
+                "location / {{ {pass} error_page 502 /p/x.html; }} error_page 502 /p/x.html; {protected}"
+            ),
+            "",
+        ),
+        // Not files of a folder.
+        (format!("location / {{ {pass} }} location /p/ {{ internal; {pass} }}"), ""),
+        (format!("location / {{ {pass} }} location = /p {{ internal; }}"), ""),
+        (format!("location / {{ {pass} }} location ~ /p/ {{ internal; }}"), ""),
+        (format!("location / {{ {pass} }} location /p/ {{ internal; alias $home; }}"), ""),
+    ] {
+        let expected = if accel.is_empty() { String::new() } else { format!("accel = {accel}") };
+        assert_eq!(of(&locations), expected, "{locations}");
+    }
 }
 
 #[test]

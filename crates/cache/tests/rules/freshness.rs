@@ -207,6 +207,48 @@ fn surrogate_control_goes_before_and_is_for_this_cache_alone() {
 }
 
 #[test]
+fn x_accel_expires_is_a_lifetime_or_a_time() {
+    let target = |name: &'static str| cache::TargetedField { name: name.into(), is_sent: false };
+    let targets = vec![target(cache::ACCEL_EXPIRES), target("cdn-cache-control")];
+    let policy = CachePolicy { targets, ..CachePolicy::default() };
+    let now_seconds = NOW_MS / 1000;
+    let (later, past) = (format!("@{}", now_seconds + 90), format!("@{}", now_seconds - 90));
+    for (expires, expected) in [
+        ("60", Some(60)),
+        (" 60 ", Some(60)),
+        (later.as_str(), Some(90)),
+        (past.as_str(), Some(0)),
+        ("@0", Some(0)),
+        ("99999999999999999999", Some(1 << 31)),
+        ("0", None),
+        ("00", None),
+        // What is neither a lifetime nor a time counts as missing.
+        ("-1", Some(7)),
+        ("1m", Some(7)),
+        ("@", Some(7)),
+        ("@+1", Some(7)),
+        ("@99999999999999999999", Some(7)),
+        ("off", Some(7)),
+        ("", Some(7)),
+    ] {
+        let fields = format!(
+            "Date: {NOW}\r\nX-Accel-Expires: {expires}\r\nCDN-Cache-Control: max-age=7\r\nCache-Control: private\r\nETag: \"a\"\r\n"
+        );
+        let found = keep(&Request::get(""), &Response::new(200, &fields), &policy);
+        let seconds = found.as_ref().map(|(stored, _)| stored.ttl_seconds(NOW_MS)).ok();
+        assert_eq!(seconds, expected, "{expires}");
+        assert!(found.is_ok_and(|(_, kept)| !text(&kept.shown).contains("X-Accel")) || expected.is_none());
+    }
+    // It permits no session of one client to be stored for all.
+    let cookie = "X-Accel-Expires: 60\r\nSet-Cookie: a=b\r\n";
+    let found = keep(&Request::get(""), &Response::new(200, cookie), &policy);
+    assert_eq!(found.err(), Some(NotStored::SetCookie));
+    // Without the target, it is a field like any other.
+    let (_, head) = store("X-Accel-Expires: 0\r\nCache-Control: max-age=60\r\n").unwrap();
+    assert!(text(&head).contains("X-Accel-Expires: 0\r\n"));
+}
+
+#[test]
 fn routes_choose_the_targeted_fields() {
     let fields = "Surrogate-Control: max-age=60\r\nCDN-Cache-Control: max-age=7\r\nOur-Cache-Control: max-age=9\r\n\
         Cache-Control: max-age=1\r\n";

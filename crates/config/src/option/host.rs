@@ -17,7 +17,9 @@ use crate::option::server::{ServerHost, socket_path};
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
-/// Parses a listener's TCP address: `127.0.0.1:8080`, `[::1]:8080`. Port 0 lets the kernel choose.
+/// Parses the TCP address of a single socket: `127.0.0.1:8080`, `[::1]:8080`. Port 0 lets the kernel choose.
+///
+/// `:8080` is none: every address of both families needs two sockets, which only listeners have ([`ListenAddress`]).
 pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     let written = text.trim();
     written.parse().map_err(|_| {
@@ -349,6 +351,23 @@ mod tests {
                 ValueFault::SocketAddress { written: text.to_owned(), nearest },
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_listener_may_have_a_port_alone() {
+        for (text, port) in [(":443", 443), ("*:443", 443), (" :8080 ", 8080), (":0", 0), (":00443", 443)] {
+            let address: ListenAddress = text.parse().unwrap();
+            assert_eq!(
+                (address.to_string(), address.families()),
+                (format!("*:{port}"), [true, true]),
+                "{text}"
+            );
+            assert_eq!(address, ListenAddress::Any(port));
+        }
+        for text in [":", "*", "*:", ":+80", ": 80", ":80800", "::80", ":80:", ":http"] {
+            let error = text.parse::<ListenAddress>().unwrap_err();
+            assert_eq!(error.expected, ANY_LISTEN_ADDRESS, "{text}");
         }
     }
 

@@ -104,6 +104,11 @@ impl Settings {
         self.admin.is_some() || self.dashboard.is_some()
     }
 
+    /// Extension of the scripts that the server of `else` runs, if it runs scripts. These are never sent as files.
+    pub fn scripts_beside(&self, files: &Files) -> Option<&str> {
+        self.upstreams.get(files.otherwise?)?.scripts()
+    }
+
     /// The settings of a proxy without a file: every request goes to `servers`, whatever its host and path.
     ///
     /// # Panics

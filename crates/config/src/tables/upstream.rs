@@ -74,6 +74,11 @@ pub struct Upstream {
 }
 
 impl Upstream {
+    /// Extension of the scripts that its servers run, if they do.
+    pub fn scripts(&self) -> Option<&str> {
+        self.fastcgi.as_ref().map(|scripts| scripts.split.as_str())
+    }
+
     /// An upstream with these servers, and defaults for the rest.
     pub fn from_name(name: &str, servers: Vec<Server>) -> Self {
         Self {

@@ -199,6 +199,7 @@ pub(super) async fn file(
     // The rest of the request's body is still to come, so the connection lingers.
     let next = if has_whole_request { plan.next() } else { AfterExchange::Linger };
     let outcome = if plan.filters.is_empty()
+        && exchange.state.rate_bytes_per_second.is_none()
         && Pace::new(Direction::Down, &ctx.worker.shaper).is_free(&ctx.worker.shaper)
     {
         unfiltered(exchange, representation, &segments, &plan).await

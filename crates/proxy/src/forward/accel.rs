@@ -1,7 +1,9 @@
-//! Files that a server names in place of a body: X-Accel-Redirect and X-Sendfile.
+//! Orders of servers to the proxy: files in place of a body (X-Accel-Redirect, X-Sendfile), and the rate of the body
+//! (X-Accel-Limit-Rate).
 //!
 //! Only names below the folders of the route are looked up; `files` opens them, and decides what clients never get.
 
+use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -19,17 +21,26 @@ use crate::forward::{Reply, respond};
 const PASSED: [&[u8]; 5] =
     [b"content-type", b"content-disposition", b"set-cookie", b"cache-control", b"expires"];
 
-/// Takes a response that names a file: `NoFile` is then no failure, because the caller sends the file with other means than
+/// Obeys the fields of a response. If it names a file, it is taken: `NoFile` is then no failure, because the caller sends the file with other means than
 /// those of a server's response. Returns any other response.
 #[inline]
 pub(super) fn take(exchange: &mut Exchange<'_, '_>, reply: Reply) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let accel = routed.response_policies(ctx).and_then(|policies| policies.accel.as_deref());
     let Some(accel) = accel else { return Ok(reply) };
+    exchange.state.rate_bytes_per_second = rate(&exchange.memory.response);
     order(ctx, accel, &mut exchange.memory.response, reply).map_err(|order| {
         exchange.state.ordered = Some(order);
         Failure::NoFile
     })
+}
+
+/// Returns the rate of X-Accel-Limit-Rate: bytes per second, where 0 means none.
+#[cold]
+fn rate(response: &CurrentResponse) -> Option<NonZeroU64> {
+    let value = seen::line(&response.head, response.buffer.filled(), b"x-accel-limit-rate")?;
+    let digits = std::str::from_utf8(value.trim_ascii()).ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// Returns the file that a server's response names as an error. The response itself is discarded then.

@@ -31,7 +31,7 @@ use crate::outgoing::response_plan::ResponsePlan;
 use crate::outgoing::send::Delivery;
 use crate::outgoing::streams;
 use crate::record::explain;
-use crate::shaping::{Direction, Pace};
+use crate::shaping::Pace;
 use transport::cold::cold;
 use transport::endpoint::MessageEndpoint;
 use transport::tcp::Follows;
@@ -79,7 +79,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, reply: Reply) -> Re
         let delivery = Delivery::from_ctx(ctx, routed);
         cold(|| delivery.begin(body.filters(), out)).await?;
     }
-    let pace = pace(ctx, response, exchange.state.record.head_bytes_sent);
+    let pace = pace(ctx, response, exchange.state);
     let (mut is_long, closes_sink) = (false, plan.ends_connection() && reply.upload.is_done());
     let outcome = match leave_at_once(ctx, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
@@ -268,9 +268,9 @@ fn ends<'a>(
 
 /// Returns the pace of the body. The head is exempt: it is in the buffer before the body, unless it is in `out` and
 /// sent separately.
-fn pace(ctx: &ExchangeContext<'_>, response: &CurrentResponse, head_bytes: u64) -> Pace {
-    let pace = Pace::new(Direction::Down, &ctx.worker.shaper);
-    pace.pass(if response.out.is_empty() { head_bytes as usize } else { 0 });
+fn pace(ctx: &ExchangeContext<'_>, response: &CurrentResponse, state: &ExchangeState<'_>) -> Pace {
+    let pace = Pace::of_response(&ctx.worker.shaper, state.rate_bytes_per_second);
+    pace.pass(if response.out.is_empty() { state.record.head_bytes_sent as usize } else { 0 });
     pace
 }
 

@@ -13,7 +13,7 @@ use crate::exchange::ExchangeState;
 use crate::failure::Failure;
 use crate::outgoing::response_plan::ResponsePlan;
 use crate::outgoing::send::Delivery;
-use crate::shaping::{Direction, Pace};
+use crate::shaping::Pace;
 use transport::tcp::Follows;
 
 /// Up to this length, a part of a body is copied, so that its chunk leaves in one write.
@@ -44,7 +44,7 @@ impl<'a> BodySink<'a> {
         head: &mut Vec<u8>,
         state: &mut ExchangeState<'_>,
     ) -> Self {
-        let pace = Pace::new(Direction::Down, &ctx.worker.shaper);
+        let pace = Pace::of_response(&ctx.worker.shaper, state.rate_bytes_per_second);
         let delivery = Delivery::from_ctx(ctx, routed);
         let sink = Self { delivery, pace: Some((routed, pace)), ..Self::unpaced(ctx, plan, head, state) };
         sink.plan.check_end(ctx, routed, head);

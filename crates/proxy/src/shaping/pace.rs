@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -62,6 +63,8 @@ pub(crate) struct Pace {
     unlimited_since: Cell<u32>,
     /// The plan change that `levels` belong to.
     followed: Cell<u32>,
+    /// The limit that the server has set for its response, beside those of plans.
+    of_server: Option<Arc<Limiter>>,
     /// A level for each limit.
     levels: RefCell<Vec<Level>>,
     /// Bytes that are not counted: a head before the body.
@@ -83,9 +86,19 @@ impl Pace {
             direction,
             unlimited_since: Cell::new(unlimited_since),
             followed: Cell::new(NEVER),
+            of_server: None,
             levels: RefCell::default(),
             free: Cell::new(0),
         }
+    }
+
+    /// The pace of a response's body, with the rate that the server has set for it.
+    #[inline]
+    pub(crate) fn of_response(shaper: &Shaper, rate_bytes_per_second: Option<NonZeroU64>) -> Self {
+        let pace = Self::new(Direction::Down, shaper);
+        let Some(rate) = rate_bytes_per_second else { return pace };
+        let of_server = Some(Arc::new(Limiter::of_response(rate)));
+        Self { unlimited_since: Cell::new(NEVER), of_server, ..pace }
     }
 
     /// Excludes the next `bytes` bytes, such as a head, from the limits.
@@ -163,7 +176,7 @@ impl Pace {
         let mut levels = self.levels.borrow_mut();
         // Looked up once for each plan, not for each write.
         if self.followed.replace(changes) != changes {
-            follow(&mut levels, self.direction, place);
+            follow(&mut levels, self.direction, self.of_server.as_ref(), place);
             self.unlimited_since.set(if levels.is_empty() { changes } else { NEVER });
         }
         levels
@@ -189,12 +202,17 @@ impl Pace {
 }
 
 /// Updates the levels to the plan in force; existing ones continue.
-fn follow(levels: &mut Vec<Level>, direction: Direction, place: &LimitedRequest<'_>) {
+fn follow(
+    levels: &mut Vec<Level>,
+    direction: Direction,
+    of_server: Option<&Arc<Limiter>>,
+    place: &LimitedRequest<'_>,
+) {
     let plan = Arc::clone(&place.shaper.plan.borrow());
     // Limits that stay keep the stream's place and its granted bytes.
     let mut before = std::mem::take(levels);
     let weight = weight(&plan, place);
-    for limiter in limiters(&plan, direction, place) {
+    for limiter in limiters(&plan, direction, place).chain(of_server) {
         let known = before.iter().position(|level| level.share.is_of(limiter));
         levels.push(match known {
             Some(index) => before.swap_remove(index),

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::{Bandwidth, Bandwidths, Scope};
@@ -88,6 +89,11 @@ impl Limiter {
         Self { scope: settings.scope, all: Arc::new(Total::new(settings.limit)), state: Mutex::new(state) }
     }
 
+    /// The limit that a server sets for the body of one response.
+    pub(crate) fn of_response(rate_bytes_per_second: NonZeroU64) -> Self {
+        Self::new(&Bandwidth { scope: Scope::Request, ..Bandwidth::link(rate_bytes_per_second) })
+    }
+
     fn state(&self) -> MutexGuard<'_, LimitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,8 +138,6 @@ impl LimitState {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU64;
-
     use shape::Model;
 
     use super::*;

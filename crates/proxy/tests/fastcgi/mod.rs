@@ -10,7 +10,11 @@ mod responses;
 mod broken;
 /// Scripts of paths.
 mod scripts;
+/// Files beside the scripts.
+mod files_first;
 /// Kept connections, retries and health checks.
 mod pool;
+/// Clients of HTTP/3.
+mod http3;
 /// Policies of the route on top.
 mod policies;

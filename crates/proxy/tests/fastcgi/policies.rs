@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use testkit::scene::{BodylessRequest, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 
 use super::application::{Application, FILES, configuration};
 use crate::policies::USERS;
@@ -93,4 +93,28 @@ fn the_authenticated_user_is_a_parameter() {
     let asked = Application::accept(&scene, 0).serves("A: b\r\n\r\nok");
     assert_eq!((asked.param("REMOTE_USER"), asked.param("AUTH_TYPE")), (Some("me"), Some("Basic")));
     assert_eq!(client.gets().body, "ok");
+}
+
+#[test]
+fn an_application_names_a_file() {
+    // Whether a connection stays open behind a discarded body depends on what has arrived of it.
+    let route = "upstream = \"app\"\naccel = { \"/protected/\" = \"{dir}\" }\n";
+    let text = configuration("pool = { idle = 0 }").replace("upstream = \"app\"\n", route);
+    let scene = Scene::with_files(FILES, &text);
+    std::fs::write(scene.file("x.jpg"), "picture").expect("it can be written");
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (text, status, body) in [
+            ("X-Accel-Redirect: /protected/x.jpg\r\nContent-Type: image/jpeg\r\n\r\nhidden", 200, "picture"),
+            ("X-Accel-Redirect: /protected/x.jpg\r\nStatus: 403\r\n\r\nshown", 403, "shown"),
+            ("X-Accel-Redirect: /protected/gone\r\n\r\nhidden", 404, "There is no such file.\n"),
+            ("X-Accel-Redirect: /other/x.jpg\r\n\r\nhidden", 404, "There is no such file.\n"),
+        ] {
+            client.asks(&get("/a.php"));
+            Application::accept(&scene, 0).serves(text);
+            let got = client.gets();
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{text}");
+            assert!(!got.fields.contains("x-accel"), "{}", got.fields);
+        }
+    }
 }

@@ -1,6 +1,10 @@
 //! Files that a server names in place of a body: X-Accel-Redirect and X-Sendfile.
 
-use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use testkit::http1::Http1Peer;
+use testkit::ports;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get, read};
 
 use super::scene::{MODIFIED, TREE, with, write};
 
@@ -188,4 +192,100 @@ fn the_route_changes_the_fields_last() {
         "X-Accel-Redirect: /protected/page.txt\r\nCache-Control: public\r\n",
     );
     assert_eq!((got.all("cache-control"), got.field("x-site")), (vec!["no-cache"], Some("s")));
+}
+
+/// Minimum time of 10 bytes at 40 bytes a second: a link makes up for a millisecond, and the first byte is free.
+const LEAST: Duration = Duration::from_millis(200);
+
+#[test]
+fn the_server_sets_the_rate_of_its_body() {
+    let scene = scene("");
+    let file = "X-Accel-Redirect: /protected/page.txt\r\n";
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (fields, is_slow) in [
+            (format!("{file}X-Accel-Limit-Rate: 40\r\n"), true),
+            ("X-Accel-Limit-Rate: 20\r\n".to_owned(), true),
+            // The rate was that of one response.
+            (file.to_owned(), false),
+            (format!("{file}X-Accel-Limit-Rate: 0\r\n"), false),
+            (format!("{file}X-Accel-Limit-Rate: 1k\r\n"), false),
+            ("X-Accel-Limit-Rate: \r\n".to_owned(), false),
+            ("X-Accel-Limit-Rate: 18446744073709551615\r\n".to_owned(), false),
+        ] {
+            let began = Instant::now();
+            let got = got(&scene, &mut client, &get("/"), &fields);
+            let body = if fields.contains("Redirect") { "0123456789" } else { "hidden!" };
+            assert_eq!((got.status, got.body.as_str()), (200, body), "{fields}");
+            assert!(!got.fields.contains("x-accel"), "{}", got.fields);
+            // The others may be slow as well, on a busy machine.
+            assert!(!is_slow || began.elapsed() >= LEAST, "{fields}: {:?}", began.elapsed());
+        }
+        // Elsewhere it is a field like any other.
+        let got = got(&scene, &mut client, &get("/plain"), "X-Accel-Limit-Rate: 1\r\n");
+        assert_eq!(got.field("x-accel-limit-rate"), Some("1"));
+    }
+}
+
+#[test]
+fn the_server_sets_the_lifetime_in_the_cache() {
+    let scene = scene("cache = {}\n[cache]\nmemory = \"8MiB\"");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a date");
+    let later = now.as_secs() + 3600;
+    for (number, (fields, is_stored)) in [
+        ("X-Accel-Expires: 60\r\nCache-Control: private, no-store\r\n".to_owned(), true),
+        (format!("X-Accel-Expires: @{later}\r\nExpires: 0\r\n"), true),
+        ("X-Accel-Expires: 0\r\nCache-Control: max-age=60\r\n".to_owned(), false),
+        ("X-Accel-Expires: @1\r\nCache-Control: max-age=60\r\n".to_owned(), false),
+        ("X-Accel-Expires: soon\r\nCache-Control: max-age=60\r\n".to_owned(), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for spoken in BOTH {
+            let mut client = scene.client(spoken);
+            let path = format!("/{number}/{spoken:?}");
+            let control = fields.lines().find_map(|line| line.strip_prefix("Cache-Control: "));
+            for is_first in [true, false] {
+                let got = match is_first || !is_stored {
+                    true => got(&scene, &mut client, &get(&path), &fields),
+                    false => client.asks_for(&get(&path)),
+                };
+                assert_eq!((got.status, got.body.as_str()), (200, "hidden!"), "{fields}");
+                assert_eq!(got.field("cache-control"), control, "{fields}");
+                assert!(!got.fields.contains("x-accel"), "{}", got.fields);
+            }
+        }
+    }
+    assert!(scene.try_accept(0).is_none());
+}
+
+#[test]
+fn a_request_keeps_the_folders_with_which_it_began() {
+    let (server, directory) = (ports::listen(), tempfile::tempdir().expect("a temporary directory"));
+    for folder in ["old", "new"] {
+        std::fs::create_dir(directory.path().join(folder)).expect("a directory");
+        std::fs::write(directory.path().join(folder).join("x"), folder).expect("it can be written");
+    }
+    let (dir, address) = (directory.path().display(), server.local_addr().expect("it listens"));
+    let config = |folder: &str| {
+        read(&format!(
+            "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\naccel = {{ \"/p/\" = \
+             \"{dir}/{folder}\" }}\n[upstream.app]\nservers = [\"http://{address}\"]\n"
+        ))
+    };
+    let running = control::start(config("old")).unwrap_or_else(|error| panic!("{error}"));
+    let stream = std::net::TcpStream::connect(running.addresses()[0]).expect("the proxy listens");
+    let mut client = Http1Peer::new("client", stream);
+    client.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    let mut first = Http1Peer::new("server", ports::accept(&server));
+    first.head();
+    running.reload(config("new")).expect("it is valid");
+    first.sends(naming("X-Accel-Redirect: /p/x\r\n"));
+    assert_eq!(client.message().body, b"old");
+    client.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    let mut second = Http1Peer::new("server", ports::accept(&server));
+    second.head();
+    second.sends(naming("X-Accel-Redirect: /p/x\r\n"));
+    assert_eq!(client.message().body, b"new");
 }

@@ -1,8 +1,12 @@
 //! Another upstream's answer in place of an error.
 
+use std::net::{TcpListener, TcpStream};
+
 use testkit::http1::Http1Peer;
 use testkit::http2::frame::headers;
-use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use testkit::http3::H3TestClient;
+use testkit::ports;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get, read};
 use testkit::text::OK;
 use testkit::wait::{Patience, assert_soon};
 
@@ -203,6 +207,71 @@ fn the_request_for_a_page_has_fields_of_its_own() {
 }
 
 #[test]
+fn an_upstream_without_a_free_server_is_replaced() {
+    let of = |servers: &str| {
+        Scene::new(&format!(
+            "[[route]]\nupstream = \"app\"\non_status = {{ 503 = {{ upstream = \"legacy\" }} }}\n\
+             [[log]]\ntarget = \"{{dir}}/log\"\nformat = \"json\"\n\
+             [upstream.legacy]\nservers = [\"http://{{0}}\"]\n[upstream.app]\n{servers}\n"
+        ))
+    };
+    // No server is in service.
+    let none = of("servers = [{ url = \"http://127.0.0.1:1\", down = true }]");
+    for spoken in BOTH {
+        let mut client = none.client(spoken);
+        client.asks(&get("/none"));
+        assert!(serves(&none, 0, &answer("200 OK", "here")).starts_with("GET /none "));
+        assert_eq!(head_of(&client.gets(), spoken), (200, "here"));
+        client.posts(&[b"seen by none"], true);
+        let mut server = none.accept(0);
+        assert_eq!(server.message().body, b"seen by none");
+        server.sends(answer("200 OK", "here"));
+        assert_eq!(client.gets().body, "here");
+    }
+    assert_eq!(logged(&none)["fallback_from"], "no-server@app");
+    // The only server is busy, and the queue has no place. Each worker has its queue, so a longer one may differ.
+    let full = of("servers = [{ url = \"http://{1}\", max_requests = 1 }]\nqueue = { length = 0 }");
+    let [mut first, mut second] = [(); 2].map(|()| full.client(Spoken::Http1));
+    first.asks(&get("/first"));
+    let mut app = full.accept(1);
+    app.head();
+    second.asks(&get("/second"));
+    assert!(serves(&full, 0, &answer("200 OK", "here")).starts_with("GET /second "));
+    assert_eq!(second.gets().body, "here");
+    assert_eq!(logged(&full)["fallback_from"], "upstream-full@app");
+    app.sends(answer("200 OK", "first"));
+    assert_eq!(first.gets().body, "first");
+}
+
+#[test]
+fn a_request_keeps_the_fallback_with_which_it_began() {
+    let [app, old, new] = [(); 3].map(|()| ports::listen());
+    let config = |legacy: &TcpListener| {
+        read(&format!(
+            "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\non_status = {{ {LEGACY} }}\n\
+             [upstream.app]\nservers = [\"http://{}\"]\n[upstream.legacy]\nservers = [\"http://{}\"]\n",
+            ports::address_of(&app),
+            ports::address_of(legacy)
+        ))
+    };
+    let running = control::start(config(&old)).unwrap_or_else(|error| panic!("{error}"));
+    let stream = TcpStream::connect(running.addresses()[0]).expect("the proxy listens");
+    let mut client = Http1Peer::new("client", stream);
+    for legacy in [&old, &new] {
+        client.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        let mut server = Http1Peer::new("server", ports::accept(&app));
+        server.head();
+        // A reload between the first answer and the second.
+        running.reload(config(&new)).expect("it is valid");
+        server.sends(answer("404 Not Found", "lost"));
+        let mut server = Http1Peer::new("server", ports::accept(legacy));
+        server.head();
+        server.sends(answer("200 OK", "found"));
+        assert_eq!(client.message().body, b"found");
+    }
+}
+
+#[test]
 fn responses_of_servers_may_stay() {
     let fallback = "503 = { upstream = \"legacy\", only_failures = true }, 502 = { upstream = \"legacy\", only_failures = true }";
     let reachable = scene(fallback);
@@ -216,6 +285,39 @@ fn responses_of_servers_may_stay() {
     client.asks(&get("/"));
     serves(&unreachable, 0, &answer("200 OK", "here"));
     assert_eq!(client.gets().body, "here");
+}
+
+#[test]
+fn clients_of_http3_get_the_second_answer() {
+    let (app, legacy) = (ports::listen(), ports::listen());
+    let config = format!(
+        "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\nhttp3 = true\n\
+         [[route]]\nupstream = \"app\"\non_status = {{ {LEGACY}, {PAGES} }}\n\
+         [upstream.app]\nservers = [\"http://{}\"]\n[upstream.legacy]\nservers = [\"http://{}\"]\n",
+        ports::address_of(&app),
+        ports::address_of(&legacy)
+    );
+    let running = control::start(read(&config)).unwrap_or_else(|error| panic!("{error}"));
+    let client = H3TestClient::connect(running.addresses()[0]);
+    for (first, target, status, body) in [
+        ("404 Not Found", "/old", 200, "found"),
+        ("503 Busy", "/503.html", 503, "found"),
+        ("410 Gone", "", 410, "not shown"),
+    ] {
+        let mut stream = client.asks("GET", "/old", "");
+        let mut server = Http1Peer::new("server", ports::accept(&app));
+        server.head();
+        server.sends(answer(first, "not shown"));
+        if !target.is_empty() {
+            let mut server = Http1Peer::new("server", ports::accept(&legacy));
+            let head = server.head();
+            assert!(head.starts_with(&format!("GET {target} HTTP/1.1\r\n")), "{head}");
+            server.sends(answer("200 OK", "found"));
+        }
+        let (head, got, _) = stream.response();
+        assert!(head.starts_with(&format!(":status: {status}\n")), "{head}");
+        assert_eq!(String::from_utf8_lossy(&got), body);
+    }
 }
 
 #[test]
@@ -430,6 +532,19 @@ fn a_mirror_is_asked_once() {
     assert!(scene.try_accept(1).is_none());
 }
 
+/// The first line of the log.
+fn logged(scene: &Scene) -> serde_json::Value {
+    let log = scene.file("log");
+    let patience = Patience::new();
+    loop {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if let Some((line, _)) = text.split_once('\n') {
+            return serde_json::from_str(line).expect("is JSON");
+        }
+        patience.wait("no line");
+    }
+}
+
 #[test]
 fn the_log_names_both_servers() {
     let scene = scene_with(LEGACY, "[[log]]\ntarget = \"{dir}/log\"\nformat = \"json\"");
@@ -438,16 +553,7 @@ fn the_log_names_both_servers() {
     serves(&scene, 0, &answer("404 Not Found", "lost"));
     serves(&scene, 1, &answer("200 OK", "found"));
     assert_eq!(client.gets().body, "found");
-    let log = scene.file("log");
-    let patience = Patience::new();
-    let line = loop {
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        if text.ends_with('\n') {
-            break text;
-        }
-        patience.wait("no line");
-    };
-    let line: serde_json::Value = serde_json::from_str(&line).expect("is JSON");
+    let line = logged(&scene);
     assert_eq!(line["fallback_from"], format!("404@{}", scene.server_address(0)));
     assert_eq!((&line["upstream"], &line["status"]), (&"legacy".into(), &200.into()));
     assert_eq!(line["server"], scene.server_address(1));

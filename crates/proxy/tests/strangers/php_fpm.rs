@@ -1,20 +1,14 @@
 //! php-fpm, as an application with a front controller.
 
 use std::fs;
-
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 use control::Running;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use testkit::http1::Http1Peer;
+use testkit::php_fpm::PhpFpm;
 use testkit::scene::read;
 use testkit::wait::assert_soon;
-
-use super::installed::installed;
 
 /// A front controller like that of WordPress: it looks at the path of the request.
 const FRONT: &str = "<?php header('X-Path: ' . $_SERVER['REQUEST_URI']);
@@ -32,79 +26,30 @@ const ERROR: &str = "<?php error_log('what went wrong'); http_response_code(500)
 const DIE: &str = "<?php if (isset($_GET['flush'])) { echo 'begun'; flush(); }
 file_put_contents(__DIR__ . '/pid', getmypid()); while (true) { usleep(1000); }";
 
-struct Fpm {
-    child: Child,
-    directory: TempDir,
-}
+/// Answers the first 8 KiB of the body before it reads the rest.
+const EARLY: &str =
+    "<?php $body = fopen('php://input', 'r'); echo 'first ', strlen(fread($body, 8192)), \"\\n\"; flush();
+echo 'rest ', strlen(stream_get_contents($body));";
 
-impl Drop for Fpm {
-    fn drop(&mut self) {
-        // Not a kill: php-fpm has to end its workers first.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let _ = self.child.wait();
-    }
-}
+const SCRIPTS: &[(&str, &str)] = &[
+    ("index.php", FRONT),
+    ("wp-admin/index.php", FRONT),
+    ("upload.php", UPLOAD),
+    ("stream.php", STREAM),
+    ("error.php", ERROR),
+    ("die.php", DIE),
+    ("early.php", EARLY),
+    ("x.jpg", "<?php echo 'an upload ran';"),
+];
 
-/// The program, which Debian names by its version. The package is required in CI.
-fn program() -> Option<PathBuf> {
-    let files = fs::read_dir("/usr/sbin").into_iter().flatten().flatten().map(|file| file.path());
-    let found = files
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
-    found.max().or_else(|| installed("php-fpm"))
-}
-
-impl Fpm {
-    fn start() -> Option<Self> {
-        let program = program()?;
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let root = directory.path().join("public");
-        fs::create_dir_all(root.join("wp-admin")).expect("a directory");
-        for (name, text) in [
-            ("index.php", FRONT),
-            ("wp-admin/index.php", FRONT),
-            ("upload.php", UPLOAD),
-            ("stream.php", STREAM),
-            ("error.php", ERROR),
-            ("die.php", DIE),
-            ("x.jpg", "<?php echo 'an upload ran';"),
-        ] {
-            fs::write(root.join(name), text).expect("a file");
-        }
-        let at = |name: &str| directory.path().join(name).display().to_string();
-        let settings = format!(
-            "[global]\nerror_log = {}\ndaemonize = no\n[www]\nuser = root\nlisten = {}\npm = static\n\
-             pm.max_children = 2\nping.path = /ping\nphp_admin_value[post_max_size] = 200M\n\
-             php_admin_value[memory_limit] = 32M\nphp_admin_value[sys_temp_dir] = {}\n",
-            at("log"),
-            at("socket"),
-            directory.path().display(),
-        );
-        fs::write(at("fpm.conf"), settings).expect("a file");
-        let mut command = Command::new(program);
-        command.args(["-n", "-R", "-F", "-y", &at("fpm.conf")]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut fpm = Self { child: child.expect("it starts"), directory };
-        assert_soon("php-fpm does not listen", || {
-            assert_eq!(fpm.child.try_wait().expect("is a child"), None, "php-fpm runs");
-            UnixStream::connect(fpm.path("socket")).is_ok()
-        });
-        Some(fpm)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn proxy(&self) -> Running {
-        let text = format!(
-            "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"php\"\n[upstream.php]\n\
-             servers = [\"fcgi+unix:{}\"]\nfastcgi = {{ root = \"{}\" }}\n\
-             check = {{ type = \"http\", path = \"/ping\", body = \"pong\" }}\n",
-            self.path("socket").display(),
-            self.path("public").display(),
-        );
-        control::start(read(&text)).expect("it starts")
-    }
+/// A proxy before php-fpm.
+fn proxy(fpm: &PhpFpm) -> Running {
+    let text = format!(
+        "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"php\"\n{}\
+         check = {{ type = \"http\", path = \"/ping\", body = \"pong\" }}\n",
+        fpm.upstream("php"),
+    );
+    control::start(read(&text)).expect("it starts")
 }
 
 fn client(proxy: &Running) -> Http1Peer {
@@ -120,8 +65,8 @@ fn get(peer: &mut Http1Peer, target: &str) -> (u16, String, String) {
 
 #[test]
 fn a_front_controller_of_php_fpm_answers() {
-    let Some(fpm) = Fpm::start() else { return };
-    let proxy = fpm.proxy();
+    let Some(fpm) = PhpFpm::start(SCRIPTS) else { return };
+    let proxy = proxy(&fpm);
     let mut peer = client(&proxy);
     // More requests than processes, on kept connections.
     for _ in 0..5 {
@@ -143,8 +88,8 @@ fn a_front_controller_of_php_fpm_answers() {
 
 #[test]
 fn php_fpm_gets_an_upload_of_100_mb() {
-    let Some(fpm) = Fpm::start() else { return };
-    let proxy = fpm.proxy();
+    let Some(fpm) = PhpFpm::start(SCRIPTS) else { return };
+    let proxy = proxy(&fpm);
     let piece: Vec<u8> = (0..1_000_003_u32).map(|number| (number % 251) as u8).collect();
     let (pieces, bytes) = (100, 100 * piece.len());
     for is_chunked in [false, true] {
@@ -177,19 +122,41 @@ fn php_fpm_gets_an_upload_of_100_mb() {
 
 #[test]
 fn pieces_of_php_fpm_pass_at_once() {
-    let Some(fpm) = Fpm::start() else { return };
-    let proxy = fpm.proxy();
+    let Some(fpm) = PhpFpm::start(SCRIPTS) else { return };
+    let proxy = proxy(&fpm);
     let mut peer = client(&proxy);
     peer.sends("GET /stream.php HTTP/1.1\r\nHost: blog.example\r\n\r\n");
     assert!(peer.head().contains("Transfer-Encoding: chunked"));
     peer.gets(b"d\r\ndata: first\n\n\r\n");
-    fs::write(fpm.path("public/go"), "").expect("a file");
+    fs::write(fpm.root().join("go"), "").expect("a file");
     peer.gets(b"e\r\ndata: second\n\n\r\n0\r\n\r\n");
 }
 
+/// PHP reads the body of a POST before the script begins, and no other.
+#[test]
+fn php_fpm_answers_before_the_end_of_the_body() {
+    let Some(fpm) = PhpFpm::start(SCRIPTS) else { return };
+    let proxy = proxy(&fpm);
+    for rest in [5, 100_000] {
+        // A response that begins before the end of the body ends the connection.
+        let mut peer = client(&proxy);
+        let length = 8192 + rest;
+        peer.sends(format!(
+            "PUT /early.php HTTP/1.1\r\nHost: blog.example\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        peer.sends(vec![b'x'; 8192]);
+        let head = peer.head();
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("Transfer-Encoding: chunked"), "{head}");
+        peer.gets(b"b\r\nfirst 8192\n\r\n");
+        peer.sends(vec![b'x'; rest]);
+        let text = format!("rest {rest}");
+        peer.gets(format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len()).as_bytes());
+    }
+}
+
 /// Kills the process that runs `die.php`.
-fn kill(fpm: &Fpm) {
-    let file = fpm.path("public/pid");
+fn kill(fpm: &PhpFpm) {
+    let file = fpm.root().join("pid");
     let mut pid = None;
     assert_soon("the script does not run", || {
         pid = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
@@ -202,8 +169,8 @@ fn kill(fpm: &Fpm) {
 
 #[test]
 fn a_process_of_php_fpm_that_dies_fails_its_request_alone() {
-    let Some(fpm) = Fpm::start() else { return };
-    let proxy = fpm.proxy();
+    let Some(fpm) = PhpFpm::start(SCRIPTS) else { return };
+    let proxy = proxy(&fpm);
     let mut peer = client(&proxy);
     peer.sends("POST /die.php HTTP/1.1\r\nHost: blog.example\r\nContent-Length: 1\r\n\r\nx");
     kill(&fpm);

@@ -223,6 +223,49 @@ fn each_attempt_is_a_span_and_what_fails_is_recorded_though_it_was_not_chosen() 
     );
 }
 
+#[test]
+fn both_servers_of_a_fallback_are_spans_of_the_trace() {
+    let routes = "[[route]]\nupstream = \"app\"\non_status = { 404 = { upstream = \"legacy\" } }\n\
+                  [upstream.app]\nservers = [\"http://{0}\"]\n[upstream.legacy]\nservers = [\"http://{1}\"]\n";
+    let scene = scene_with("sample = \"100%\"", routes, 2);
+    let mut client = scene.client(Spoken::Http1).asking(&get("/"));
+    let mut contexts = Vec::new();
+    for (number, response) in [
+        "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlost",
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nfound",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut server = scene.accept(number);
+        contexts.push(values(&server.head(), "traceparent")[0].to_owned());
+        server.sends(response);
+    }
+    assert_eq!(client.gets().body, "found");
+    let spans = spans(&scene, 2);
+    let own = only(&spans, SERVER);
+    let mut attempts: Vec<&Span> = spans.iter().filter(|span| span.kind == CLIENT).collect();
+    attempts.sort_by_key(|attempt| attempt.start_time_unix_nano);
+    assert_eq!(attempts.len(), 2, "{spans:#?}");
+    for (number, (attempt, context)) in attempts.iter().zip(&contexts).enumerate() {
+        assert!(
+            context.starts_with(&format!("00-{}-{}-", hex(&own.trace_id), hex(&attempt.span_id))),
+            "{context}"
+        );
+        assert_eq!(attempt.parent_span_id, own.span_id);
+        assert_within(attempt, own);
+        let known = attributes(attempt);
+        let server = format!("{}:{}", known["server.address"], known["server.port"]);
+        assert_eq!(
+            (known["vanward.upstream"].as_str(), server),
+            (["app", "legacy"][number], scene.server_address(number))
+        );
+        let failure = known.get("error.type").map(String::as_str);
+        assert_eq!(failure, [Some("upstream-status"), None][number]);
+    }
+    assert_eq!(attributes(own)["http.response.status_code"], "200");
+}
+
 /// Times that only spans need are not read at once: an unsampled request nevertheless has them if it fails at its end.
 #[test]
 fn a_request_that_was_not_chosen_has_its_times_when_it_fails_late() {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use adapt::Adapted;
 use clap::ValueEnum as _;
-use config::Mistake;
+use mistake::repeated;
 
 /// Longer files are rejected.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -152,22 +152,7 @@ fn mistakes(adapted: &Adapted, arguments: &AdaptArgs) -> Vec<String> {
     let name = arguments.output.as_ref().map_or("vanward.toml".to_owned(), |path| path.display().to_string());
     let mistakes = config::examine(&adapted.toml, &name).mistakes;
     // A missing page is missing for each route, but is reported once.
-    let mut said: Vec<&Mistake> = Vec::new();
-    for mistake in &mistakes {
-        if !said.iter().any(|other| is_same(other, mistake)) {
-            said.push(mistake);
-        }
-    }
-    let shown = |mistake: &&Mistake| match mistakes.iter().filter(|other| is_same(other, mistake)).count() {
-        1 => mistake.to_string(),
-        count => format!("{mistake} (in {count} places)"),
-    };
-    said.iter().map(shown).collect()
-}
-
-/// Whether two mistakes are equal, regardless of their places.
-fn is_same(mistake: &Mistake, other: &Mistake) -> bool {
-    (&mistake.message, &mistake.expected) == (&other.message, &other.expected)
+    repeated(&mistakes).iter().map(ToString::to_string).collect()
 }
 
 fn summary(adapted: &Adapted, name: &str) -> String {

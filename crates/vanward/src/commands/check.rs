@@ -3,13 +3,13 @@
 //! It reads the certificates of the file, and checks that its directories and host names exist. It starts nothing and
 //! opens no port: a valid file can still use an occupied port.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use config::{Config, Mistake, Needed, Owner, Reading, Settings};
 use control::RouteExplained;
+use mistake::{RepeatedMistake, repeated};
 use tls::{CertificateProblem, ClientSide, ServerSide};
 
 use super::check_needs::with_needs;
@@ -189,42 +189,17 @@ pub(super) fn problems(config: &Settings) -> Vec<(Owner, CertificateProblem)> {
 
 /// Formats mistakes and warnings with the place and the line of the file; repeated ones once, with all places.
 pub(super) fn remarks(reading: &Reading) -> String {
-    let mistakes = repeated(&reading.mistakes).into_iter().map(|alike| remark("", &alike));
-    let warnings = repeated(&reading.warnings).into_iter().map(|alike| remark("warning: ", &alike));
-    mistakes.chain(warnings).collect()
+    let (mistakes, warnings) = (repeated(&reading.mistakes), repeated(&reading.warnings));
+    let mistakes = mistakes.iter().map(|mistake| remark("", mistake));
+    mistakes.chain(warnings.iter().map(|warning| remark("warning: ", warning))).collect()
 }
 
-/// Groups mistakes with one sentence, in the order of the first of each.
-fn repeated(mistakes: &[Mistake]) -> Vec<Vec<&Mistake>> {
-    let mut groups: Vec<Vec<&Mistake>> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
-    for mistake in mistakes {
-        let group = *known.entry(mistake.sentence()).or_insert(groups.len());
-        match groups.get_mut(group) {
-            Some(alike) => alike.push(mistake),
-            None => groups.push(vec![mistake]),
-        }
-    }
-    groups
-}
-
-/// The places that a message lists besides the first.
-const PLACES_MAX: usize = 20;
-
-fn remark(kind: &str, alike: &[&Mistake]) -> String {
-    let [first, others @ ..] = alike else { return String::new() };
+fn remark(kind: &str, mistake: &RepeatedMistake<'_>) -> String {
+    let first = mistake.first;
     let Mistake { file, line, column, .. } = first;
     let mut text = format!("{file}:{line}:{column}: {kind}{}\n{}", first.sentence(), first.shown());
-    if !others.is_empty() {
-        let place = |other: &&Mistake| match other.file == *file {
-            true => format!("{}:{}", other.line, other.column),
-            false => format!("{}:{}:{}", other.file, other.line, other.column),
-        };
-        let mut places: Vec<String> = others.iter().take(PLACES_MAX).map(place).collect();
-        if let Some(more) = others.len().checked_sub(PLACES_MAX).filter(|more| *more > 0) {
-            places.push(format!("{more} more"));
-        }
-        text += &format!("      = {} places: also at {}\n", alike.len(), places.join(", "));
+    if let Some(places) = mistake.places() {
+        text += &format!("      = {places}\n");
     }
     text
 }

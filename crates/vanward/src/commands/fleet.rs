@@ -10,6 +10,7 @@ use ::fleet::{
     EtcdClient, EtcdFailure, EtcdStore, FIRST, InstanceState, Location, RolloutPolicy, SeenState,
     StoreMember, StoredVersion, Tree, TrialVerdict, WrittenSecrets, runs_everywhere,
 };
+use mistake::repeated;
 use serde::Serialize;
 
 use super::fleet_flags::EtcdFlags;
@@ -273,7 +274,7 @@ fn push(path: &Path, place: &ConfigLocation) -> Result<ExitCode, String> {
         return Err(format!("{location} is one file, and {} has several", path.display()));
     }
     let reading = tree.examine_for_others(&location, place.etcd.secrets());
-    let mistakes: Vec<String> = reading.mistakes.iter().map(ToString::to_string).collect();
+    let mistakes: Vec<String> = repeated(&reading.mistakes).iter().map(ToString::to_string).collect();
     if !mistakes.is_empty() {
         return Err(mistakes.join("\n"));
     }

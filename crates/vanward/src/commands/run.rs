@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use mistake::repeated;
 use telemetry::message;
 
 use super::features;
@@ -98,7 +99,7 @@ pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
     }
     let reading = read(&arguments.config, &arguments.operation);
     if reading.config.is_none() && arguments.operation.messages.are_json() {
-        reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
+        repeated(&reading.mistakes).iter().for_each(|mistake| message::error(&mistake.to_string()));
         return ExitCode::from(super::BAD_CONFIGURATION);
     }
     if reading.config.is_none() {
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
     match reading.config {
         Some(config) => {
             ::control::speak(&config.messages);
-            reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+            repeated(&reading.warnings).iter().for_each(|warning| message::warn(&warning.to_string()));
             warn_of_loneliness(&config);
             let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
             let reread: control::Reread = Box::new(move || read(&file, &operation));
@@ -125,11 +126,11 @@ pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
 #[cfg(any(feature = "fleet", feature = "kubernetes"))]
 pub(super) fn first(reading: config::Reading) -> Result<config::Config, ExitCode> {
     let Some(config) = reading.config else {
-        reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
+        repeated(&reading.mistakes).iter().for_each(|mistake| message::error(&mistake.to_string()));
         return Err(ExitCode::from(super::BAD_CONFIGURATION));
     };
     ::control::speak(&config.messages);
-    reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+    repeated(&reading.warnings).iter().for_each(|warning| message::warn(&warning.to_string()));
     Ok(config)
 }
 

@@ -6,6 +6,21 @@ use super::asked::Ask;
 type Branch = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 const BRANCHES: &[Branch] = &[
+    ("18-php.Caddyfile", "GET", "/a-post?x=1", &[]),
+    ("18-php.Caddyfile", "GET", "/a.php?x=1", &[]),
+    ("18-php.Caddyfile", "GET", "/a.php/info", &[]),
+    ("18-php.Caddyfile", "GET", "/admin/", &[]),
+    ("18-php.Caddyfile", "GET", "/style.css", &[]),
+    ("18-php.Caddyfile", "HEAD", "/style.css", &[]),
+    ("18-php.Caddyfile", "GET", "/docs/", &[]),
+    ("18-php.Caddyfile", "GET", "/docs/index.html", &[]),
+    ("18-php.Caddyfile", "GET", "/gone/x", &[]),
+    ("29-named-files.conf", "GET", "/named/protected/a.txt", &[]),
+    ("29-named-files.conf", "HEAD", "/named/protected/a.txt", &[]),
+    ("29-named-files.conf", "GET", "/named/protected/a.txt", &["Range: bytes=0-0"]),
+    ("29-named-files.conf", "GET", "/named/protected/gone", &[]),
+    ("29-named-files.conf", "GET", "/named/www/new.html", &[]),
+    ("29-named-files.conf", "GET", "/protected/a.txt", &[]),
     ("11-combinations.cfg", "GET", "/Admin/x", &[]),
     ("11-combinations.cfg", "GET", "/adminer", &[]),
     ("11-combinations.cfg", "GET", "/x/admin", &[]),

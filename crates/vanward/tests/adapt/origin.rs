@@ -1,6 +1,6 @@
 //! An origin whose pages echo the request: target, the fields that configurations send, and the body.
 //!
-//! `/missing` is 404, an upgrade is 101 with a few bytes.
+//! `/missing` is 404, an upgrade is 101 with a few bytes, and `/named/FILE` names a file in X-Accel-Redirect.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -60,8 +60,10 @@ fn serve(mut stream: TcpStream) -> Option<()> {
         let status = if target.starts_with("/missing") { "404 Not Found" } else { "200 OK" };
         let sent = if method == "HEAD" { "" } else { page.as_str() };
         let length = page.len();
+        let named = target.strip_prefix("/named").map(|file| format!("X-Accel-Redirect: {file}\r\n"));
+        let named = named.unwrap_or_default();
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nContent-Type: text/plain\r\nX-Powered-By: origin\r\n\r\n"
+            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nContent-Type: text/plain\r\nX-Powered-By: origin\r\n{named}\r\n"
         );
         stream.write_all((head + sent).as_bytes()).ok()?;
         if is_last {

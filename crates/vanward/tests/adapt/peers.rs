@@ -66,6 +66,7 @@ impl Peer {
                 "25-limits-allowed.conf",
                 "26-redirect-map.conf",
                 "27-content-of-if.conf",
+                "29-named-files.conf",
             ],
             Self::Haproxy => &[
                 "01-reverse-proxy.cfg",
@@ -101,6 +102,7 @@ impl Peer {
                 "11-sets.Caddyfile",
                 "12-handles.Caddyfile",
                 "13-guards.Caddyfile",
+                "18-php.Caddyfile",
             ],
             Self::Varnish => &[
                 "01-site.vcl",

@@ -79,6 +79,8 @@ impl DashboardProxy {
              [[fault]]\ninject = \"503\"\npath = \"/never\"\n[[fault]]\ninject = \"delay 2s\"\npath = \"/slow\"\n\
              [upstream.app]\nservers = [\"http://{server}\"]\n[upstream.gone]\nservers = [\"http://{gone}\"]\n\
              check = {{ type = \"tcp\", interval = \"1s\", fall = 1 }}\n\
+             [[route]]\nname = \"dead\"\npath = \"/dead\"\nupstream = \"dead\"\n\
+             [upstream.dead]\nservers = [\"http://{gone}\"]\n\
              [[route]]\nname = \"late\"\npath = \"/delay\"\nupstream = \"late\"\n\
              [upstream.late]\nservers = [\"http://{server}\"]\n"
         );

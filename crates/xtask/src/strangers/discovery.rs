@@ -4,6 +4,8 @@
 mod consul;
 /// SRV records of BIND.
 mod dns;
+/// A load whose name gets other addresses.
+mod load;
 /// Servers, and a proxy whose responses name them.
 mod scene;
 
@@ -13,11 +15,14 @@ use super::programs::{self, CONSUL};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
+use dns::NameServer;
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;
     let folder: &Path = scratch.path();
-    dns::check(&vanward, folder)?;
+    let mut names = NameServer::start(folder)?;
+    dns::check(&vanward, folder, &mut names)?;
+    load::check(&vanward, folder, &mut names)?;
     match CONSUL.find() {
         Ok(agent) => consul::check(&vanward, &agent, folder),
         Err(missing) => {

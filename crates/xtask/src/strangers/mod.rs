@@ -8,7 +8,7 @@ pub(crate) mod process;
 /// A request over plain HTTP.
 mod http;
 /// Programs of other projects: found on the system, or built in pinned versions.
-mod programs;
+pub(crate) mod programs;
 /// The tested proxy: Vanward, or nginx for comparison.
 mod subject;
 /// HTTP/2 conformance with h2spec.

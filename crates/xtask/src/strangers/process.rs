@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,6 +49,11 @@ impl Process {
 
     pub(crate) fn listening_on(mut self, address: SocketAddr) -> Result<Self, String> {
         self.until(|_| TcpStream::connect(address).map(drop).map_err(|_| "it does not listen"))?;
+        Ok(self)
+    }
+
+    pub(crate) fn listening_at(mut self, socket: &Path) -> Result<Self, String> {
+        self.until(|_| UnixStream::connect(socket).map(drop).map_err(|_| "it does not listen"))?;
         Ok(self)
     }
 

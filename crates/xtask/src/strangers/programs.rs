@@ -10,12 +10,12 @@ use crate::arm64::OF_PROGRAM;
 use crate::step;
 use crate::workspace::Workspace;
 
-pub(super) struct Needed {
+pub(crate) struct Needed {
     program: &'static str,
     package: &'static str,
 }
 
-pub(super) const CADDY: Needed = Needed { program: "caddy", package: "caddy" };
+pub(crate) const CADDY: Needed = Needed { program: "caddy", package: "caddy" };
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
 /// Optional, because Debian lacks it.
 pub(super) const CONSUL: Needed = Needed { program: "consul", package: "consul" };
@@ -26,7 +26,7 @@ pub(super) const ETCDCTL: Needed = Needed { program: "etcdctl", package: "etcd-c
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
 pub(super) const GOACCESS: Needed = Needed { program: "goaccess", package: "goaccess" };
 pub(super) const NAMED: Needed = Needed { program: "named", package: "bind9" };
-pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
+pub(crate) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
 pub(super) const NPM: Needed = Needed { program: "npm", package: "npm" };
 pub(super) const OPENSSL: Needed = Needed { program: "openssl", package: "openssl" };
@@ -41,7 +41,7 @@ pub(super) const VALKEY: Needed = Needed { program: "valkey-server", package: "v
 pub(super) const TMUX: Needed = Needed { program: "tmux", package: "tmux" };
 
 impl Needed {
-    pub(super) fn find(&self) -> Result<PathBuf, String> {
+    pub(crate) fn find(&self) -> Result<PathBuf, String> {
         let Self { program, package } = self;
         let path = std::env::var_os("PATH").unwrap_or_default();
         // Servers are installed in folders of root's path.
@@ -49,6 +49,15 @@ impl Needed {
         let found = places.map(|place| place.join(program)).find(|file| file.is_file());
         found.ok_or_else(|| format!("{program} is not installed: apt-get install {package}"))
     }
+}
+
+/// Finds php-fpm, which Debian names by its version.
+pub(crate) fn php_fpm() -> Result<PathBuf, String> {
+    let files = fs::read_dir("/usr/sbin").into_iter().flatten().flatten().map(|file| file.path());
+    let is_it =
+        |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm"));
+    let found = files.filter(|path| is_it(path)).max();
+    found.ok_or_else(|| "php-fpm is not installed: apt-get install php-fpm".to_owned())
 }
 
 /// Directory of `strangers.go` and its `go.mod`.

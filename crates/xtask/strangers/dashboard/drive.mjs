@@ -123,6 +123,8 @@ async function showsFaults(page) {
     .some((row) => row.textContent.includes(upstream) && new RegExp(text).test(row.textContent)), ...wanted);
   await has(".bad", "gone", "connection refused");
   holds(true, "a dead server is in red, with the reason");
+  await has("", "dead", "last error .* ago: connection refused");
+  holds(true, "a server that no check watches has its last error");
   await has("", "late", "[5-9]\\d\\d ms");
   holds(true, "a slow server has its percentiles");
   const matches = async (place, text) => {
@@ -251,7 +253,7 @@ async function strangers() {
 try {
   let number = 0;
   const another = () => get(`/varnish/gen/40?as=${(number += 1) % 100}`);
-  const noise = [traffic(get, "/tiny", "/cached", "/gone", "/limited"), traffic(another, ""), traffic(raw, "/slow/<img/src=x>"), traffic(get, "/slow"), traffic(get, "/delay/700ms")];
+  const noise = [traffic(get, "/tiny", "/cached", "/gone", "/dead", "/limited"), traffic(another, ""), traffic(raw, "/slow/<img/src=x>"), traffic(get, "/slow"), traffic(get, "/delay/700ms")];
   const { page, wrong } = await open();
   await withToken(page);
   await everyPanelHasData(page);

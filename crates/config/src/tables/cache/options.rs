@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cache::{CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, StatusTtl, TargetedField};
+use cache::{
+    ACCEL_EXPIRES, CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, SURROGATE_CONTROL,
+    StatusTtl, TargetedField,
+};
 use expression::{ExchangeStage, Expression};
 use ipnet::IpNet;
 
@@ -396,7 +399,8 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
 
 const PARAMETER: &str = "the name of a parameter, or its beginning and *";
 const COOKIE: &str = "the name of a cookie";
-const TARGET: &str = "surrogate-control, or a name that ends in -cache-control, such as cdn-cache-control";
+const TARGET: &str =
+    "surrogate-control, x-accel-expires, or a name that ends in -cache-control, such as cdn-cache-control";
 
 /// Converts a route's cache options to a policy; `None` if there is a mistake.
 pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Option<CachePolicy> {
@@ -473,7 +477,8 @@ fn targets(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Vec<Targeted
     let mut targets: Vec<TargetedField> = Vec::new();
     for Located { value, at } in &written.targets {
         let name = value.to_ascii_lowercase();
-        let is_known = name == "surrogate-control" || (name.ends_with("-cache-control") && is_token(&name));
+        let has_grammar = matches!(name.as_str(), SURROGATE_CONTROL | ACCEL_EXPIRES);
+        let is_known = has_grammar || (name.ends_with("-cache-control") && is_token(&name));
         if !is_known || targets.iter().any(|target| target.name == name) {
             let what = if is_known { "appears twice" } else { "is no field with directives for caches" };
             let mistake = reader.mistake(at, format!("targets: {value:?} {what}"));

@@ -9,6 +9,7 @@ use ::route::{
     TemplateScope, TemplateStage, TemplateUse,
 };
 
+use cache::{ACCEL_EXPIRES, TargetedField};
 use mistake::nearest;
 
 use crate::document::reader::{Reader, Span, refuse};
@@ -125,7 +126,14 @@ fn cache(
     }
     let mut policy = cache_options::policy(value, reader)?;
     policy.ignore.origin = written.cors.is_some();
+    if has_accel(written) && !policy.targets.iter().any(|target| target.name == ACCEL_EXPIRES) {
+        policy.targets.insert(0, TargetedField { name: ACCEL_EXPIRES.into(), is_sent: false });
+    }
     Some(policy)
+}
+
+fn has_accel(written: &RouteWritten) -> bool {
+    written.accel.as_ref().is_some_and(|folders| !folders.value.is_empty())
 }
 
 /// Rejects what takes effect against `cors`: methods without that of preflights, and fields that it writes.
@@ -169,7 +177,7 @@ fn check_relations(
         asks_servers: action.map(|action| action.upstreams().next().is_some()),
         plain_upstream: plain,
         has_on_status: written.on_status.as_ref().is_some_and(|fallbacks| !fallbacks.value.is_empty()),
-        has_accel: written.accel.as_ref().is_some_and(|folders| !folders.value.is_empty()),
+        has_accel: has_accel(written),
         has_grpc_web: written.options.grpc_web,
         has_alt_svc: written.options.alt_svc,
         has_compress: compress.is_some(),

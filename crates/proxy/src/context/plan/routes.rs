@@ -153,9 +153,9 @@ pub(crate) struct Accel {
 }
 
 impl Accel {
-    fn new(settings: &config::Policies) -> Option<Box<Self>> {
+    fn new(settings: &config::Policies, config: &Config) -> Option<Box<Self>> {
         let folders = settings.accel.iter();
-        let folders = folders.map(|folder| (folder.path.clone(), Arc::new(RouteFiles::new(&folder.files))));
+        let folders = folders.map(|it| (it.path.clone(), Arc::new(RouteFiles::new(&it.files, config))));
         (!settings.accel.is_empty()).then(|| Box::new(Self { folders: folders.collect() }))
     }
 }
@@ -264,13 +264,13 @@ pub(crate) fn routes(
     config.routes.iter().enumerate().map(route).collect()
 }
 
-/// Whether equal route settings have the same meaning in two configurations.
+/// Whether equal route settings have the same meaning in two configurations: scripts of a server are no files of routes.
 pub(crate) fn are_surroundings_alike(one: &Config, other: &Config) -> bool {
     let has_tls = |config: &Config| -> Vec<bool> {
         config.listeners.iter().map(|listener| listener.tls.is_some()).collect()
     };
     let is_named_alike = |(one, other): (&Shared<config::Upstream>, &Shared<config::Upstream>)| {
-        one.is_one_with(other) || one.name == other.name
+        one.is_one_with(other) || (&one.name, one.scripts()) == (&other.name, other.scripts())
     };
     (&one.limits, &one.timeouts, &one.redis) == (&other.limits, &other.timeouts, &other.redis)
         && one.upstreams.len() == other.upstreams.len()
@@ -490,7 +490,7 @@ impl RoutePolicies {
         if !own_fields.is_empty() {
             own_settings.request_headers = settings.request_headers.clone().removing(own_fields);
         }
-        let accel = Accel::new(settings);
+        let accel = Accel::new(settings, config);
         if accel.is_some() {
             // They name files of this machine.
             own_settings.response_headers = settings.response_headers.clone().removing(ACCEL_FIELDS);
@@ -516,7 +516,7 @@ impl RoutePolicies {
             authentication,
             mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
             files: match &route.action {
-                Action::Files(settings) => Some(kept.files(&route.name, settings)),
+                Action::Files(settings) => Some(kept.files(config, &route.name, settings)),
                 Action::Upstream(_)
                 | Action::Split(_)
                 | Action::Named(_)
@@ -718,9 +718,9 @@ impl<'p> KeptState<'p> {
     }
 
     /// Returns the files of a route of this name. If unchanged, open files stay open.
-    fn files(&self, route: &str, settings: &Arc<config::Files>) -> Arc<RouteFiles> {
-        let before = self.files.get(route).filter(|files| files.is_of(settings));
-        before.map_or_else(|| Arc::new(RouteFiles::new(settings)), |files| Arc::clone(files))
+    fn files(&self, config: &Config, route: &str, settings: &Arc<config::Files>) -> Arc<RouteFiles> {
+        let before = self.files.get(route).filter(|files| files.is_of(settings, config));
+        before.map_or_else(|| Arc::new(RouteFiles::new(settings, config)), |files| Arc::clone(files))
     }
 
     /// Returns the users for these settings. Routes with the same users share verified credentials.

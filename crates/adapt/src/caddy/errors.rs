@@ -1,0 +1,83 @@
+//! `handle_errors` with a `reverse_proxy`: another upstream's answer in place of a failure.
+
+use super::directives::CaddyDraft;
+use super::servers::url;
+use super::{CaddyAdapter, from};
+use crate::draft::{DraftTable, DraftValue};
+use crate::sheet::name_of;
+use crate::source::Directive;
+
+/// The statuses with which Caddy answers in place of a server.
+const FAILURES: [&str; 3] = ["502", "503", "504"];
+
+impl<'s> CaddyAdapter<'s> {
+    /// Adds the servers that answer errors of a site to a route with servers.
+    pub(super) fn errors_elsewhere(&mut self, block: &'s [Directive], made: &mut CaddyDraft<'s>) {
+        let options = &made.outcome.options;
+        if options.get("upstream").is_none() && options.inner("files", "else").is_none() {
+            return;
+        }
+        for handler in block.iter().filter(|directive| directive.name == "handle_errors") {
+            let Some((server, path)) = error_server(handler) else { continue };
+            let (proxy, url) = server;
+            let mut origins = from(handler);
+            origins.extend(from(proxy));
+            let mut table = DraftTable::new("", Vec::new());
+            table.set("servers", vec![url.clone()], from(proxy));
+            let base = name_of(url.split_once("://").map_or(url.as_str(), |(_, host)| host));
+            let upstream = self.sheet.upstream(&base, table);
+            let mut pairs = vec![("upstream".to_owned(), DraftValue::from(upstream))];
+            if let Some((rewrite, path)) = path {
+                pairs.push(("path".to_owned(), path.into()));
+                origins.extend(from(rewrite));
+            }
+            for status in FAILURES.iter().filter(|status| is_for(handler, status)) {
+                if made.outcome.options.inner("on_status", status).is_none() {
+                    let fallback = DraftValue::Table(pairs.clone());
+                    made.outcome.options.extend("on_status", (status, fallback), origins.clone());
+                }
+            }
+            let why = "responses of servers with these statuses are replaced, too; Caddy replaces its own";
+            self.sheet.differs(handler.number, why, "");
+        }
+    }
+}
+
+/// The directive and the URL of the server, and the directive and the path of the page that it is asked for.
+type ErrorServer<'s> = ((&'s Directive, String), Option<(&'s Directive, String)>);
+
+/// Returns the only server of an error handler, if nothing else is in it but the path of a page.
+fn error_server(handler: &Directive) -> Option<ErrorServer<'_>> {
+    let (page, proxy) = match handler.inner() {
+        [proxy] => (None, proxy),
+        [rewrite, proxy] if rewrite.name == "rewrite" => (Some(rewrite), proxy),
+        _ => return None,
+    };
+    let ("reverse_proxy", [word], []) = (proxy.name.as_str(), proxy.words.as_slice(), proxy.inner()) else {
+        return None;
+    };
+    let (url, _) = url(word, false).filter(|(_, protocol)| *protocol == "http/1.1")?;
+    let page = match page {
+        None => None,
+        Some(rewrite) => {
+            let to = match rewrite.words.as_slice() {
+                [to] => to,
+                [every, to] if every == "*" => to,
+                _ => return None,
+            };
+            let path = ["{err.status_code}", "{http.error.status_code}"]
+                .iter()
+                .fold(to.clone(), |path, variable| path.replace(variable, "\0"));
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.-\0".contains(&byte);
+            let is_path = path.starts_with('/') && path.bytes().all(is_plain);
+            Some((rewrite, is_path.then(|| path.replace('\0', "{status}"))?))
+        }
+    };
+    Some(((proxy, url), page))
+}
+
+/// Whether a handler is for a status: for all, or for those that it lists.
+fn is_for(handler: &Directive, status: &str) -> bool {
+    handler.words.is_empty()
+        || handler.words.iter().any(|word| matches!(word.as_str(), "5xx") || word == status)
+}
