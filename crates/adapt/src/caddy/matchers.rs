@@ -116,9 +116,8 @@ impl MatcherReader<'_> {
             return Expression::Any(atoms, directive.number);
         }
         let placeholder = if name.starts_with('{') { name.clone() } else { format!("{{vars.{name}}}") };
-        let text = match CaddyText::read(&placeholder, self.texts) {
-            Ok(text) => text,
-            Err(_) => return Expression::Unsaid(format!("the value of {name} is not known")),
+        let Ok(text) = CaddyText::read(&placeholder, self.texts) else {
+            return Expression::Unsaid(format!("the value of {name} is not known"));
         };
         if let Some(only) = text.only() {
             let never = Expression::Any(Vec::new(), directive.number);

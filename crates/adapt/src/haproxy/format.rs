@@ -96,7 +96,7 @@ pub(crate) fn template(
         let is_plain = name.contains('.') || !name.bytes().any(|byte| byte.is_ascii_digit());
         match pieces.peek() {
             Some(Piece::Text(text)) if !text.starts_with(joins) && is_plain => {
-                made.push_str(&format!("${name}"))
+                made.push_str(&format!("${name}"));
             }
             Some(Piece::Text(_)) => made.push_str(&format!("${{{name}}}")),
             _ if is_plain => made.push_str(&format!("${name}")),
