@@ -13,6 +13,8 @@ use crate::values;
 pub(super) struct Named<'s> {
     /// Matchers, without the `@`.
     matchers: BTreeMap<&'s str, Expression>,
+    /// Files that `rewrite` tries: what follows `file` in a matcher, and whether it is negated.
+    tried: BTreeMap<&'s str, (bool, &'s [String])>,
     pub(super) texts: Texts,
 }
 
@@ -60,7 +62,34 @@ impl<'s> Named<'s> {
                 }
             };
             self.matchers.insert(name, expression);
+            self.tried.extend(tried_files(directive).map(|tried| (name, tried)));
         }
+    }
+
+    /// The files that a directive's matcher tries, and whether the directive is for those without one.
+    pub(super) fn tried(&self, directive: &Directive) -> Option<(bool, &'s [String])> {
+        self.tried.get(directive.word(0).strip_prefix('@')?).copied()
+    }
+}
+
+/// The files that a matcher tries, if it does nothing else.
+fn tried_files(directive: &Directive) -> Option<(bool, &[String])> {
+    let (name, words) = match directive.name.starts_with('@') {
+        true if directive.words.is_empty() => match directive.inner() {
+            [only] => return tried_files(only),
+            _ => return None,
+        },
+        true => directive.words.split_first()?,
+        false => (&directive.name, directive.words.as_slice()),
+    };
+    match (name.as_str(), words) {
+        ("file", words) => match directive.inner() {
+            [] => Some((false, words)),
+            [only] if only.name == "try_files" && words.is_empty() => Some((false, &only.words)),
+            _ => None,
+        },
+        ("not", [file, words @ ..]) if file == "file" && directive.inner().is_empty() => Some((true, words)),
+        _ => None,
     }
 }
 
