@@ -651,7 +651,7 @@ fn page_of(words: &[String]) -> Option<String> {
     (are_files && page.starts_with('/') && !page.contains(['{', '?'])).then(|| page.clone())
 }
 
-/// The same for a `rewrite` whose matcher tries files, as `try_files` does.
+/// A page for a `rewrite` whose matcher tries files, as `try_files` does.
 fn tried_page(step: &DirectiveStep<'_>, named: &Named<'_>) -> Option<String> {
     const FOUND: [&str; 2] = ["{http.matchers.file.relative}", "{file_match.relative}"];
     let [to] = step.words else { return None };

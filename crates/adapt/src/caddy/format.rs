@@ -1,6 +1,6 @@
 //! Placeholders (`{host}`, `{http.request.uri}`) as variables of Vanward.
 
-/// What a placeholder is in a text with variables.
+/// Replacement of a placeholder in a text with variables.
 pub(super) enum Filled {
     Text(String),
     /// The name of a value.

@@ -18,7 +18,7 @@ pub(super) struct Named<'s> {
     pub(super) texts: Texts,
 }
 
-/// What matchers are read with.
+/// Reads matchers, with the placeholders that they may name.
 pub(super) struct MatcherReader<'r> {
     pub(super) texts: &'r Texts,
     pub(super) definitions: &'r mut Definitions,
@@ -120,7 +120,7 @@ fn set_variables(directive: &Directive, named: &Named<'_>, texts: &mut Texts, de
     }
 }
 
-/// One text under a condition, and else another.
+/// Joins two texts: the first one under a condition.
 fn chosen(
     condition: Result<String, String>,
     new: Result<CaddyText, String>,

@@ -4,9 +4,8 @@
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece {
     Text(String),
-    /// `%[sample]`
     Sample(String),
-    /// `%ci`
+    /// Short name such as `ci`.
     Alias(String),
 }
 
@@ -21,7 +20,7 @@ impl Piece {
     }
 }
 
-/// What a sample is in a text with variables.
+/// Replacement of a sample in a text with variables.
 pub(crate) enum Filled {
     Text(String),
     /// The name of a value.
