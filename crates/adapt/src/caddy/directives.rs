@@ -189,6 +189,11 @@ impl<'s> CaddyAdapter<'s> {
                 self.defined(step.directive, named);
                 continue;
             }
+            if let Some(page) = tried_page(step, named) {
+                holds.change_path(PathNow::Unknown);
+                made.fallback = Some((step.directive, page));
+                continue;
+            }
             let decided = |matcher: &Expression| match is_minor(step.directive) {
                 true => matcher.minor_verdict(holds, made.has_tls),
                 false => matcher.verdict(holds, made.has_tls),
@@ -600,16 +605,9 @@ impl<'s> CaddyAdapter<'s> {
     }
 
     fn try_files(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
-        let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
-        match words.as_slice() {
-            ["{path}" | "{http.request.uri.path}", middle @ .., page]
-                if page.starts_with('/')
-                    && !page.contains(['{', '?'])
-                    && middle.iter().all(|word| *word == "{path}/") =>
-            {
-                made.fallback = Some((step.directive, (*page).to_owned()));
-            }
-            _ => {
+        match page_of(step.words) {
+            Some(page) => made.fallback = Some((step.directive, page)),
+            None => {
                 let instead = "write routes with paths, such as /assets for files and / for a server";
                 self.sheet.refuse(
                     step.directive.number,
@@ -658,6 +656,26 @@ impl<'s> CaddyAdapter<'s> {
         pairs.push(("min_size".to_owned(), crate::values::size(size).into()));
         origins.extend(inner.iter().map(|inner| StatementOrigin::Directive(inner.number)));
         made.outcome.options.set("compress", DraftValue::Table(pairs), origins);
+    }
+}
+
+/// The page in the place of files that do not exist: `{path} {path}/ /page`.
+fn page_of(words: &[String]) -> Option<String> {
+    let (page, files) = words.split_last()?;
+    let are_files = matches!(files.first().map(String::as_str), Some("{path}" | "{http.request.uri.path}"))
+        && files[1..].iter().all(|word| word == "{path}/");
+    (are_files && page.starts_with('/') && !page.contains(['{', '?'])).then(|| page.clone())
+}
+
+/// A page for a `rewrite` whose matcher tries files, as `try_files` does.
+fn tried_page(step: &DirectiveStep<'_>, named: &Named<'_>) -> Option<String> {
+    const FOUND: [&str; 2] = ["{http.matchers.file.relative}", "{file_match.relative}"];
+    let [to] = step.words else { return None };
+    match named.tried(step.directive).filter(|_| step.directive.name == "rewrite")? {
+        (false, words) if FOUND.contains(&to.as_str()) => page_of(words),
+        (true, []) => page_of(&["{path}".to_owned(), to.clone()]),
+        (true, words) => page_of(&[words, std::slice::from_ref(to)].concat()),
+        (false, _) => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::environment;
 
-/// What a placeholder is in a text with variables.
+/// Replacement of a placeholder in a text with variables.
 pub(super) enum Filled {
     Text(String),
     /// The name of a value.

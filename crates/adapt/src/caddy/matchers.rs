@@ -13,10 +13,12 @@ use crate::{environment, values};
 pub(super) struct Named<'s> {
     /// Matchers, without the `@`.
     matchers: BTreeMap<&'s str, Expression>,
+    /// Files that `rewrite` tries: what follows `file` in a matcher, and whether it is negated.
+    tried: BTreeMap<&'s str, (bool, &'s [String])>,
     pub(super) texts: Texts,
 }
 
-/// What matchers are read with.
+/// Reads matchers, with the placeholders that they may name.
 pub(super) struct MatcherReader<'r> {
     pub(super) texts: &'r Texts,
     pub(super) definitions: &'r mut Definitions,
@@ -60,7 +62,34 @@ impl<'s> Named<'s> {
                 }
             };
             self.matchers.insert(name, expression);
+            self.tried.extend(tried_files(directive).map(|tried| (name, tried)));
         }
+    }
+
+    /// The files that a directive's matcher tries, and whether the directive is for those without one.
+    pub(super) fn tried(&self, directive: &Directive) -> Option<(bool, &'s [String])> {
+        self.tried.get(directive.word(0).strip_prefix('@')?).copied()
+    }
+}
+
+/// The files that a matcher tries, if it does nothing else.
+fn tried_files(directive: &Directive) -> Option<(bool, &[String])> {
+    let (name, words) = match directive.name.starts_with('@') {
+        true if directive.words.is_empty() => match directive.inner() {
+            [only] => return tried_files(only),
+            _ => return None,
+        },
+        true => directive.words.split_first()?,
+        false => (&directive.name, directive.words.as_slice()),
+    };
+    match (name.as_str(), words) {
+        ("file", words) => match directive.inner() {
+            [] => Some((false, words)),
+            [only] if only.name == "try_files" && words.is_empty() => Some((false, &only.words)),
+            _ => None,
+        },
+        ("not", [file, words @ ..]) if file == "file" && directive.inner().is_empty() => Some((true, words)),
+        _ => None,
     }
 }
 
@@ -91,7 +120,7 @@ fn set_variables(directive: &Directive, named: &Named<'_>, texts: &mut Texts, de
     }
 }
 
-/// One text under a condition, and else another.
+/// Joins two texts: the first one under a condition.
 fn chosen(
     condition: Result<String, String>,
     new: Result<CaddyText, String>,
@@ -116,9 +145,8 @@ impl MatcherReader<'_> {
             return Expression::Any(atoms, directive.number);
         }
         let placeholder = if name.starts_with('{') { name.clone() } else { format!("{{vars.{name}}}") };
-        let text = match CaddyText::read(&placeholder, self.texts) {
-            Ok(text) => text,
-            Err(_) => return Expression::Unsaid(format!("the value of {name} is not known")),
+        let Ok(text) = CaddyText::read(&placeholder, self.texts) else {
+            return Expression::Unsaid(format!("the value of {name} is not known"));
         };
         if let Some(only) = text.only() {
             let never = Expression::Any(Vec::new(), directive.number);

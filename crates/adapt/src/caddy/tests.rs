@@ -105,6 +105,14 @@ fn directives_become_options() {
             "files = { root = \"/srv\", index = [\"index.html\", \"index.txt\"], listing = true, symlinks = true }",
         ),
         (
+            "@f file {\n try_files {path} /app.html\n }\n rewrite @f {http.matchers.file.relative}\n root * /srv\n file_server",
+            "files = { root = \"/srv\", index = [\"index.html\", \"index.txt\"], fallback = \"/app.html\", symlinks = true }",
+        ),
+        (
+            "@f {\n not file\n }\n rewrite @f /app.html\n root * /srv\n file_server",
+            "files = { root = \"/srv\", index = [\"index.html\", \"index.txt\"], fallback = \"/app.html\", symlinks = true }",
+        ),
+        (
             "forward_auth :2 {\n uri /v\n copy_headers X-U\n }\n reverse_proxy :1",
             "forward_auth = { upstream = \"127.0.0.1-2\", path = \"/v\", copy_headers = [\"X-U\"] }",
         ),
@@ -319,6 +327,12 @@ fn placeholders_that_are_not_known_are_refused_and_protect() {
             "an earlier rule changes the field x-b",
         ),
         ("reverse_proxy {header.X-B}", "respond = { status = 503 }", "it can be any address"),
+        ("@f not file\n respond @f 404", closed, "routes cannot match on `file`"),
+        (
+            "@f file /x\n rewrite @f /y\n respond 403",
+            "respond = { status = 403 }",
+            "routes cannot match on `file`",
+        ),
         ("redir https://{header.X-B}/", closed, "its target is not a URL or path"),
     ];
     for (lines, last, why) in cases {

@@ -123,7 +123,7 @@ impl CaddyText {
         Some(made)
     }
 
-    /// What it asks of requests, as expressions.
+    /// Parts of requests that it depends on, as expressions.
     pub(super) fn asked(&self) -> String {
         let asked = self.pieces.iter().filter_map(|piece| match piece {
             CaddyPiece::Constant(_) => None,

@@ -272,7 +272,7 @@ impl<'s> HaproxyAdapter<'s> {
             };
             match rule.samples.get(text) {
                 Some(Ok(sample)) => {
-                    made.push_str(&self.decided_sample(rule, sample, holds)?.replace('%', "%%"))
+                    made.push_str(&self.decided_sample(rule, sample, holds)?.replace('%', "%%"));
                 }
                 Some(Err(_)) => return None,
                 None => made.push_str(&piece.written()),

@@ -11,7 +11,7 @@ use crate::values::bare;
 /// Where requests go after the rules of a frontend.
 pub(super) enum Chosen {
     Backend(usize),
-    /// One of several backends without rules, which all have the options of this one. The text names their upstream.
+    /// Several backends without rules, which all have the options of this one. The text names their upstream.
     Named(usize, String),
     /// A rule has answered.
     Answered,

@@ -43,7 +43,7 @@ pub(super) struct Sample {
     pub(super) alternatives: Option<Rc<[(Atom, String)]>>,
 }
 
-/// What samples are read with.
+/// Reads samples, with the files and variables that they may name.
 pub(super) struct SampleReader<'r, 'i> {
     pub(super) files: &'r mut PatternFiles<'i>,
     pub(super) definitions: &'r mut Definitions,

@@ -4,9 +4,8 @@
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece {
     Text(String),
-    /// `%[sample]`
     Sample(String),
-    /// `%ci`
+    /// Short name such as `ci`.
     Alias(String),
 }
 
@@ -21,7 +20,7 @@ impl Piece {
     }
 }
 
-/// What a sample is in a text with variables.
+/// Replacement of a sample in a text with variables.
 pub(crate) enum Filled {
     Text(String),
     /// The name of a value.
@@ -96,7 +95,7 @@ pub(crate) fn template(
         let is_plain = name.contains('.') || !name.bytes().any(|byte| byte.is_ascii_digit());
         match pieces.peek() {
             Some(Piece::Text(text)) if !text.starts_with(joins) && is_plain => {
-                made.push_str(&format!("${name}"))
+                made.push_str(&format!("${name}"));
             }
             Some(Piece::Text(_)) => made.push_str(&format!("${{{name}}}")),
             _ if is_plain => made.push_str(&format!("${name}")),

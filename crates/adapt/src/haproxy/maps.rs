@@ -222,7 +222,7 @@ mod tests {
         for (text, way, expected) in cases {
             match (found(text, way), expected) {
                 (Ok((name, kind)), Ok(wanted)) => {
-                    assert_eq!((name.as_str(), kind), ("map.hosts", wanted), "{text}")
+                    assert_eq!((name.as_str(), kind), ("map.hosts", wanted), "{text}");
                 }
                 (Err(why), Err(wanted)) => assert!(why.starts_with(wanted), "{text}: {why}"),
                 (found, _) => panic!("{text}: {found:?}"),

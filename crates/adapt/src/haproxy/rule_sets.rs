@@ -142,9 +142,10 @@ impl<'s> HaproxyAdapter<'s> {
                     [text] => self.reader(line, files, &known).format(text),
                     _ => Err("its expression has several words".to_owned()),
                 };
-                let schema = self.sheet.definitions.schema();
-                let condition =
-                    rule.condition.as_ref().map_or(Ok(None), |condition| condition.written(&schema));
+                let condition = rule
+                    .condition
+                    .as_ref()
+                    .map_or(Ok(None), |condition| condition.written(&self.sheet.definitions.schema()));
                 let name = name.split(',').next().unwrap_or_default();
                 let definitions = &mut self.sheet.definitions;
                 Rc::make_mut(variables).set(line, name, sample, condition, definitions);

@@ -1,7 +1,7 @@
 //! Whole configurations: the output, the remarks, and that no statement is lost.
 
 use super::*;
-use crate::told::{self, filled, nothing, options, routes, whole};
+use crate::told::{self, filled, options, routes, whole};
 
 const SAMPLES: [&str; 21] = [
     include_str!("../../samples/haproxy/01-reverse-proxy.cfg"),
@@ -309,7 +309,7 @@ proptest::proptest! {
     #[test]
     fn any_text_is_read_or_refused_and_nothing_is_lost(lines in proptest::collection::vec(told::word(include_str!("words.txt")), 0..40)) {
         let text = format!("global\n{}", lines.join("\n"));
-        if let Ok(adapted) = adapt(&text, "h.cfg", &mut nothing) {
+        if let Ok(adapted) = adapt(&text, "h.cfg", &mut files) {
             let (_, source) = syntax::read(&text, "h.cfg").expect("it was read");
             told::sound(&source, &adapted);
         }

@@ -12,7 +12,7 @@ use crate::values::bare;
 /// The most variables of a frontend with its backends.
 const VARIABLES_MAX: usize = 100;
 
-/// What rules have set, up to one of them.
+/// Variables as they are behind a rule.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
     known: BTreeMap<String, Result<Variable, String>>,

@@ -471,7 +471,7 @@ mod tests {
                 match (read(text, syntax, 0).map(|rule| shown(&rule)), expected) {
                     (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text} {syntax:?}"),
                     (Err(found), Err(expected)) => {
-                        assert!(found.contains(expected), "{text} {syntax:?}: {found}")
+                        assert!(found.contains(expected), "{text} {syntax:?}: {found}");
                     }
                     (found, _) => panic!("{text} {syntax:?}: {found:?}"),
                 }

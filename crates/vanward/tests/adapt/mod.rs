@@ -5,7 +5,7 @@
 mod asked;
 /// Requests for the branches of single samples.
 mod branches;
-/// The same for samples with maps and variables.
+/// Requests for samples with maps and variables.
 mod mapped;
 /// The origin behind both.
 mod origin;

@@ -102,6 +102,10 @@ impl Peer {
                 "11-sets.Caddyfile",
                 "12-handles.Caddyfile",
                 "13-guards.Caddyfile",
+                "14-host-ports.Caddyfile",
+                "15-flags.Caddyfile",
+                "16-redirect-map.Caddyfile",
+                "17-tenants.Caddyfile",
                 "18-php.Caddyfile",
             ],
             Self::Varnish => &[
@@ -113,6 +117,8 @@ impl Peer {
                 "06-devices.vcl",
                 "07-access.vcl",
                 "08-cache.vcl",
+                "09-devices-apart.vcl",
+                "10-keys.vcl",
             ],
             Self::Squid => {
                 &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf", "04-rules.conf"]
