@@ -63,6 +63,7 @@ use crate::sheet::{Said, Sheet};
 use crate::source::SourceFiles;
 use crate::values as written;
 use crate::{Adapted, Include, RemarkKind};
+use constants::Folded;
 use doors::Door;
 use scope::BlockScope;
 use syntax::Directive;
@@ -73,11 +74,11 @@ use variables::Declarations;
 /// directives.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (tree, source) = syntax::read(text, file, include)?;
-    let (tree, constants) = constants::fold(tree);
+    let Folded { tree, done, passes } = constants::fold(tree);
     let mut adapter = NginxAdapter::new(&source);
-    for number in constants {
-        let why = "its value is written where it is used";
-        adapter.sheet.needless(number, why);
+    adapter.passes = passes;
+    for number in done {
+        adapter.sheet.needless(number, "its value is written where it is used");
     }
     adapter.all(&tree);
     Ok(adapter.finish())
@@ -94,6 +95,8 @@ struct NginxAdapter<'s> {
     /// Named locations whose server is part of a route.
     named: BTreeSet<usize>,
     declarations: Declarations<'s>,
+    /// The `proxy_pass` directives that had variables.
+    passes: BTreeSet<usize>,
 }
 
 fn from(directive: &Directive) -> Vec<StatementOrigin> {
@@ -110,6 +113,7 @@ impl<'s> NginxAdapter<'s> {
             counted: BTreeSet::new(),
             named: BTreeSet::new(),
             declarations: Declarations::new(&[], BTreeSet::new()),
+            passes: BTreeSet::new(),
         }
     }
 

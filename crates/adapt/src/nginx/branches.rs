@@ -147,7 +147,7 @@ impl<'s> NginxAdapter<'s> {
         match tested.condition {
             Condition::Known(false) => return self.unreachable(block, "its condition never holds"),
             Condition::Known(true) => {
-                self.note(block, RemarkKind::NeedsNothing, "its condition always holds", "")
+                self.note(block, RemarkKind::NeedsNothing, "its condition always holds", "");
             }
             _ => {}
         }

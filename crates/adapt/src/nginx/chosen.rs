@@ -7,7 +7,7 @@ use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::truth::Condition;
-use super::upstreams::{AskedServers, has_host, target, without_usual_port};
+use super::upstreams::{AskedPath, AskedServers, has_host, target, whole_path, without_usual_port};
 use super::values::{field_name, split_name};
 use super::variables::{Resolved, VariableValue};
 use crate::draft::{DraftValue, StatementOrigin};
@@ -30,8 +30,10 @@ impl<'s> NginxAdapter<'s> {
     ) -> Result<AskedServers, String> {
         let word = pass.word(0);
         let word = OWN_PATHS.iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+        let (word, uri) = split_path(word);
+        let path = self.fixed_path(uri, scope, entry)?;
         if let Some(asked) = self.split(word, pass, scope, entry)? {
-            return Ok(asked);
+            return Ok(AskedServers { path, ..asked });
         }
         let resolved = self.declarations.text(word, scope.sets())?;
         let first = word.split('$').nth(1).map_or("", |rest| split_name(rest).0);
@@ -86,7 +88,27 @@ impl<'s> NginxAdapter<'s> {
             }
             None => None,
         };
-        Ok(AskedServers { upstream, host, uri: None, from: origins(resolved.used.iter().copied()) })
+        Ok(AskedServers { upstream, host, path, from: origins(resolved.used.iter().copied()) })
+    }
+
+    /// Translates a path behind variables. Where `proxy_pass` has variables, it is that of every request.
+    fn fixed_path(
+        &mut self,
+        uri: &str,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) -> Result<AskedPath, String> {
+        const QUERIES: [&str; 4] = ["$is_args$args", "$is_args$query_string", "?$args", "?$query_string"];
+        if uri.is_empty() {
+            return Ok(AskedPath::Own);
+        }
+        let with_query = QUERIES.iter().find_map(|query| uri.strip_suffix(query));
+        let path = with_query.unwrap_or(uri);
+        if path.contains("is_args") || path.contains([' ', '"', '#', '<', '>', '\\', '^', '`', '|']) {
+            return Err("its path cannot be written here".to_owned());
+        }
+        let path = self.template(path, scope, entry)?;
+        Ok(AskedPath::Fixed(if with_query.is_some() { path } else { whole_path(&path) }))
     }
 
     /// Defines a value that is one of several constants: Vanward checks them, if a map does not give them.
@@ -182,8 +204,20 @@ impl<'s> NginxAdapter<'s> {
         if !is_one && !has_host {
             return Err("each server of a `split` would need another `host`".to_owned());
         }
-        Ok(Some(AskedServers { upstream: String::new(), host: hosts.pop().flatten(), uri: None, from }))
+        Ok(Some(AskedServers {
+            upstream: String::new(),
+            host: hosts.pop().flatten(),
+            path: AskedPath::Own,
+            from,
+        }))
     }
+}
+
+/// Splits a target into scheme with host, and path.
+fn split_path(word: &str) -> (&str, &str) {
+    let host = word.find("://").map_or(0, |scheme| scheme + 3);
+    let path = word.get(host..).and_then(|rest| rest.find('/'));
+    word.split_at(path.map_or(word.len(), |path| host + path))
 }
 
 #[derive(Clone)]

@@ -12,22 +12,32 @@ const NAMING: [&str; 9] =
 /// Directives that may move a request to another location, or run a part of it there.
 const MOVING: [&str; 6] = ["rewrite", "error_page", "try_files", "index", "auth_request", "mirror"];
 
-/// Replaces variables by their values, and returns the numbers of the `set` directives that are done.
+/// The directives without constant variables.
+#[derive(Default)]
+pub(super) struct Folded {
+    pub(super) tree: Vec<Directive>,
+    /// Numbers of the `set` directives that are done.
+    pub(super) done: BTreeSet<usize>,
+    /// Numbers of the `proxy_pass` directives that had variables: a path there is that of every request.
+    pub(super) passes: BTreeSet<usize>,
+}
+
+/// Replaces variables by their values.
 ///
 /// A variable is constant within a block if the block sets it once, to a text without other variables, and no `if`
 /// in it sets it. An inner block may set it again. A request keeps its variables when it moves to another location, so
 /// where requests may move, a variable that another location sets is not constant.
-pub(super) fn fold(tree: Vec<Directive>) -> (Vec<Directive>, BTreeSet<usize>) {
-    let mut done = BTreeSet::new();
-    let folded = level(tree, false, &BTreeMap::new(), &mut done);
-    (folded, done)
+pub(super) fn fold(tree: Vec<Directive>) -> Folded {
+    let mut folded = Folded::default();
+    let tree = level(tree, false, &BTreeMap::new(), &mut folded);
+    Folded { tree, ..folded }
 }
 
 fn level(
     block: Vec<Directive>,
     is_if: bool,
     outer: &BTreeMap<String, String>,
-    done: &mut BTreeSet<usize>,
+    folded: &mut Folded,
 ) -> Vec<Directive> {
     let mut known = outer.clone();
     let mut changed = BTreeSet::new();
@@ -42,13 +52,16 @@ fn level(
         let value = replaced(directive.word(1), &known);
         if is_once && !changed.contains(name) && !value.contains('$') {
             known.insert(name.to_owned(), value);
-            done.insert(directive.number);
+            folded.done.insert(directive.number);
         } else {
             known.remove(name);
         }
     }
     let moved = if block.iter().any(may_move) { set_by_blocks(&block) } else { BTreeMap::new() };
     let fold_one = |mut directive: Directive| {
+        if directive.name == "proxy_pass" && directive.word(0).contains('$') {
+            folded.passes.insert(directive.number);
+        }
         if !NAMING.contains(&directive.name.as_str()) {
             directive.words.iter_mut().for_each(|word| *word = replaced(word, &known));
         }
@@ -59,7 +72,7 @@ fn level(
             let is_kept =
                 |name: &String| moved.get(name).is_none_or(|count| *count == usize::from(own.contains(name)));
             let kept = known.iter().filter(|(name, _)| is_kept(name));
-            level(inner, is_if, &kept.map(|(name, value)| (name.clone(), value.clone())).collect(), done)
+            level(inner, is_if, &kept.map(|(name, value)| (name.clone(), value.clone())).collect(), folded)
         });
         directive
     };

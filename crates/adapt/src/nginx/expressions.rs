@@ -44,7 +44,7 @@ impl NginxAdapter<'_> {
         resolved: &Resolved,
         base: &str,
     ) -> Result<String, String> {
-        let (mut runs, mut of_empty): (Vec<(KeyKind, &str, Vec<(String, String)>)>, _) = (Vec::new(), None);
+        let (mut runs, mut of_empty): (Vec<KeyRun<'_>>, _) = (Vec::new(), None);
         for (test, value) in tests {
             let (ValueTest::Key { kind, source, key }, Some(value)) = (test, value.as_constant()) else {
                 continue;
@@ -56,13 +56,13 @@ impl NginxAdapter<'_> {
             }
             let entry = (key.clone(), value.to_owned());
             match runs.last_mut() {
-                Some((known, of, entries)) if known == kind && of == source => entries.push(entry),
-                _ => runs.push((*kind, source, vec![entry])),
+                Some(run) if run.kind == *kind && run.source == source => run.entries.push(entry),
+                _ => runs.push(KeyRun { kind: *kind, source, entries: vec![entry] }),
             }
         }
         let mut names = Vec::with_capacity(runs.len());
         let count = runs.len();
-        for (index, (kind, source, entries)) in runs.into_iter().enumerate() {
+        for (index, KeyRun { kind, source, entries }) in runs.into_iter().enumerate() {
             let is_last = index + 1 == count;
             let default = otherwise.as_constant().filter(|_| is_last).map(str::to_owned);
             let key = Some(without_brackets(source.to_owned()));
@@ -82,6 +82,13 @@ impl NginxAdapter<'_> {
             None => text,
         })
     }
+}
+
+/// Entries of one map.
+struct KeyRun<'v> {
+    kind: KeyKind,
+    source: &'v str,
+    entries: Vec<(String, String)>,
 }
 
 impl KeyKind {

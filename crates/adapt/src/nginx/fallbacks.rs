@@ -56,8 +56,8 @@ pub(super) enum IfMissing<'s> {
 pub(super) fn if_missing(block: &Directive) -> Option<(IfMissing<'_>, &'static [&'static str])> {
     let words: String = block.words.concat();
     let tried: &[&str] = match words.trim_matches(['(', ')']) {
-        "!-f$request_filename" => &["$uri"],
-        "!-e$request_filename" => &["$uri", "$uri/"],
+        "!-f$request_filename" | "!-f$document_root$uri" => &["$uri"],
+        "!-e$request_filename" | "!-e$document_root$uri" => &["$uri", "$uri/"],
         _ => return None,
     };
     let inner: Vec<&Directive> = block.inner().iter().filter(|inner| inner.name != "break").collect();

@@ -240,7 +240,7 @@ impl<'s> NginxAdapter<'s> {
         let given = match self.given(location) {
             Ok(given) => given,
             Err(closed) => {
-                made.routes.extend(closed);
+                made.routes.extend(closed.map(|closed| *closed));
                 return made;
             }
         };
@@ -294,7 +294,7 @@ impl<'s> NginxAdapter<'s> {
 
     /// The condition of a location: that of a predicate. If it has no translation, a route that refuses all requests
     /// if the location does.
-    fn given(&mut self, location: &Location<'s>) -> Result<TestedCondition, Option<RouteEntry>> {
+    fn given(&mut self, location: &Location<'s>) -> Result<TestedCondition, Option<Box<RouteEntry>>> {
         let LocationMatch::Predicate(name) = &location.matching else { return Ok(TestedCondition::always()) };
         match self.tested(&[format!("({name})")], location.scope.sets()) {
             Ok(tested) if tested.condition == Condition::Known(false) => {
@@ -312,7 +312,7 @@ impl<'s> NginxAdapter<'s> {
                 Err(refuses.then(|| {
                     let mut entry = RouteEntry::new(ALL_PATHS, from(location.block));
                     content::not_taken(location.block, &mut entry);
-                    entry
+                    Box::new(entry)
                 }))
             }
         }

@@ -6,7 +6,7 @@ mod variables;
 use super::*;
 use crate::told::{self, filled, whole};
 
-const SAMPLES: [(&str, &str); 28] = [
+const SAMPLES: [(&str, &str); 29] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
     ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
@@ -34,6 +34,7 @@ const SAMPLES: [(&str, &str); 28] = [
     ("25", include_str!("../../samples/nginx/25-limits-allowed.conf")),
     ("26", include_str!("../../samples/nginx/26-redirect-map.conf")),
     ("27", include_str!("../../samples/nginx/27-content-of-if.conf")),
+    ("28", include_str!("../../samples/nginx/28-missing-files.conf")),
     ("29", include_str!("../../samples/nginx/29-named-files.conf")),
 ];
 

@@ -28,8 +28,18 @@ pub(super) struct AskedServers {
     pub(super) upstream: String,
     /// The host that nginx sends; None for a socket.
     pub(super) host: Option<String>,
-    pub(super) uri: Option<String>,
+    pub(super) path: AskedPath,
     pub(super) from: Vec<StatementOrigin>,
+}
+
+/// The path that servers get.
+pub(super) enum AskedPath {
+    /// That of the request.
+    Own,
+    /// This one in place of the location's.
+    Joined(String),
+    /// This one for all requests, as `path` of `rewrite`.
+    Fixed(String),
 }
 
 pub(super) struct PassTarget {
@@ -48,7 +58,12 @@ impl<'s> NginxAdapter<'s> {
         let asked = match target(pass.word(0), &pass.name) {
             Ok(target) => self.upstream(&target, pass, scope).map(|name| {
                 let host = has_host(&target).then(|| without_usual_port(&target));
-                AskedServers { upstream: name, host, uri: target.uri, from: Vec::new() }
+                let path = match target.uri {
+                    None => AskedPath::Own,
+                    Some(uri) if self.passes.contains(&pass.number) => AskedPath::Fixed(whole_path(&uri)),
+                    Some(uri) => AskedPath::Joined(uri),
+                };
+                AskedServers { upstream: name, host, path, from: Vec::new() }
             }),
             Err((why, instead)) if !pass.word(0).contains('$') => {
                 self.note(pass, RemarkKind::Refused, why, instead);
@@ -330,6 +345,12 @@ impl<'s> NginxAdapter<'s> {
         location: &Location<'s>,
         entry: &mut RouteEntry,
     ) {
+        if let AskedPath::Fixed(path) = &target.path {
+            if entry.path.starts_with('/') {
+                entry.options.extend("rewrite", ("pattern", ".*".into()), Vec::new());
+            }
+            return entry.options.extend("rewrite", ("path", path.as_str().into()), from(pass));
+        }
         let rewrites = location.scope.here("rewrite");
         if let Some(rewrite) = rewrites {
             let pattern = written::expression(rewrite.word(0), false);
@@ -355,7 +376,7 @@ impl<'s> NginxAdapter<'s> {
             }
             return;
         }
-        let (Some(uri), Some(path)) = (&target.uri, location.matching.path()) else { return };
+        let (AskedPath::Joined(uri), Some(path)) = (&target.path, location.matching.path()) else { return };
         if uri.contains('?') {
             return self.note(
                 pass,
@@ -672,6 +693,11 @@ pub(super) fn url(scheme: &str, address: &str) -> String {
         None if scheme == "fcgi" && !has_port(address) => format!("fcgi://{address}:80"),
         None => format!("{scheme}://{address}"),
     }
+}
+
+/// Writes a path for all requests. The query of a request is left out, unless the path ends with it.
+pub(super) fn whole_path(uri: &str) -> String {
+    if uri.contains('?') { uri.to_owned() } else { format!("{uri}?") }
 }
 
 fn has_port(address: &str) -> bool {

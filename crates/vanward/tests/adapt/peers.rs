@@ -66,6 +66,7 @@ impl Peer {
                 "25-limits-allowed.conf",
                 "26-redirect-map.conf",
                 "27-content-of-if.conf",
+                "28-missing-files.conf",
                 "29-named-files.conf",
             ],
             Self::Haproxy => &[

@@ -164,6 +164,22 @@ fn a_variable_chooses_a_server() {
             ],
         ),
         ("", "set $x u; if ($arg_v) { set $x u; } proxy_pass http://$x;", &["upstream = \"u\""]),
+        // With variables, the path is that of every request.
+        (
+            "",
+            "set $x u; proxy_pass http://$x/fixed;",
+            &["rewrite = { pattern = \".*\", path = \"/fixed?\", host = \"u\" }"],
+        ),
+        (
+            "map $host $x { a u; default v; }",
+            "proxy_pass http://$x/a/$arg_b$is_args$args; proxy_set_header Host $http_host;",
+            &["rewrite = { pattern = \".*\", path = \"/a/$arg.b\" }"],
+        ),
+        (
+            "",
+            "proxy_pass http://u; } location ~ ^/d/(.*)$ { proxy_pass http://u/e/$1; proxy_set_header Host $http_host;",
+            &["path = \"~ /d/(.*)\"", "rewrite = { path = \"/e/$1?\" }"],
+        ),
         (
             "split_clients \"${remote_addr}salt\" $x { 0.5% v; 10% u; * u; }",
             "proxy_pass http://$x; proxy_set_header Host $host;",
@@ -184,7 +200,7 @@ fn a_variable_chooses_a_server() {
             "proxy_pass http://$x;",
             "not chosen by a text of the request",
         ),
-        ("map $host $x { a u; }", "proxy_pass http://$x/path;", "a path behind a variable replaces"),
+        ("map $host $x { a u; default v/x; }", "proxy_pass http://$x;", "a path behind a variable replaces"),
         ("map $host $x { a b; }", "proxy_pass $x;", "none of its values is a server"),
         ("split_clients $cookie_a $x { * u; }", "proxy_pass http://$x;", "`split` goes by the client"),
     ] {
