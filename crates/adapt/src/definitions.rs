@@ -43,7 +43,7 @@ pub(crate) struct DraftMap {
 }
 
 impl Definitions {
-    /// Adds a map under a free name, or cites an equal one. Returns the name for expressions, such as `map.tenant`.
+    /// Adds a map under a free name, or cites an equal one of any name. Returns the name for expressions, such as `map.tenant`.
     ///
     /// # Errors
     /// There are too many maps.
@@ -102,24 +102,23 @@ impl Definitions {
         mut made: DraftTable,
         mut entries: DraftTable,
     ) -> Result<String, String> {
-        let is_full = self.maps.len() >= MAPS_MAX;
-        for name in names(base) {
+        let is_same = |(known, lines): &&mut (DraftTable, DraftTable)| {
+            known.says_the_same(&made) && lines.says_the_same(&entries)
+        };
+        if let Some((known, _)) = self.maps.iter_mut().find(is_same) {
+            let new = made.from.iter().filter(|origin| !known.from.contains(origin));
+            let new: Vec<_> = new.cloned().collect();
+            known.from.extend(new);
+            return Ok(known.header.trim_matches(['[', ']']).to_owned());
+        }
+        let is_free = |name: &String| self.maps.iter().all(|(map, _)| map.header != format!("[map.{name}]"));
+        if self.maps.len() < MAPS_MAX
+            && let Some(name) = names(base).find(is_free)
+        {
             made.header = format!("[map.{name}]");
-            match self.maps.iter_mut().find(|(known, _)| known.header == made.header) {
-                Some((known, lines)) if known.says_the_same(&made) && lines.says_the_same(&entries) => {
-                    let new = made.from.iter().filter(|origin| !known.from.contains(origin));
-                    let new: Vec<_> = new.cloned().collect();
-                    known.from.extend(new);
-                    return Ok(format!("map.{name}"));
-                }
-                Some(_) => {}
-                None if is_full => break,
-                None => {
-                    entries.header = format!("[map.{name}.entries]");
-                    self.maps.push((made, entries));
-                    return Ok(format!("map.{name}"));
-                }
-            }
+            entries.header = format!("[map.{name}.entries]");
+            self.maps.push((made, entries));
+            return Ok(format!("map.{name}"));
         }
         Err(format!("there would be more than {MAPS_MAX} maps"))
     }

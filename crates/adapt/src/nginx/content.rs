@@ -73,7 +73,7 @@ impl<'s> NginxAdapter<'s> {
         if let Some(rewrite) = scope.here("rewrite")
             && let Some(moved) = self.moved_within(rewrite, location)
         {
-            *entry = moved;
+            *entry = RouteEntry { when: entry.when.take(), ..moved };
             self.response_headers(scope, entry);
             self.logged(scope, entry);
             return false;

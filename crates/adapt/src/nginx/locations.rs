@@ -145,8 +145,8 @@ struct LocationRoutes {
     routes: Vec<RouteEntry>,
     /// Whether a server answers.
     is_asked: bool,
-    /// The route for static files beside a front controller.
-    files: Option<RouteEntry>,
+    /// The routes for static files beside a front controller.
+    files: Vec<RouteEntry>,
 }
 
 impl<'s> NginxAdapter<'s> {
@@ -167,7 +167,7 @@ impl<'s> NginxAdapter<'s> {
         }
         let mut locations = Vec::new();
         self.flatten(scope, None, &mut locations);
-        entries.extend(self.of_locations(&locations, server, scope));
+        entries.extend(self.of_locations(&locations, server, scope, !branches.all.is_empty()));
         for location in &locations {
             if location.matching == LocationMatch::Named && !self.named.contains(&location.block.number) {
                 let why = "no route leads to this named location";
@@ -185,12 +185,14 @@ impl<'s> NginxAdapter<'s> {
         entries
     }
 
-    /// Builds the routes of all locations. Of expressions, the first one wins, as in nginx.
+    /// Builds the routes of all locations. Of expressions, the first one wins, as in nginx. `has_answers` tells whether
+    /// the server has answers before them.
     fn of_locations(
         &mut self,
         locations: &[Location<'s>],
         server: &'s Directive,
         scope: &BlockScope<'s>,
+        has_answers: bool,
     ) -> Vec<RouteEntry> {
         let is_expression = |location: &Location<'_>| {
             matches!(location.matching, LocationMatch::Pattern { .. })
@@ -205,7 +207,8 @@ impl<'s> NginxAdapter<'s> {
         for location in locations {
             let Some(path) = self.path(location, has_patterns) else { continue };
             let location = &location.with_unknown(&set_elsewhere);
-            let LocationRoutes { mut routes, is_asked, files } = self.of_location(location, server, &path);
+            let LocationRoutes { mut routes, is_asked, files } =
+                self.of_location(location, server, &path, has_answers);
             for route in &mut routes {
                 internal::let_servers_name(&folders, &location.scope, route);
             }
@@ -234,7 +237,13 @@ impl<'s> NginxAdapter<'s> {
     }
 
     /// Builds the routes of a location: for its branches, and for all other requests.
-    fn of_location(&mut self, location: &Location<'s>, server: &'s Directive, path: &str) -> LocationRoutes {
+    fn of_location(
+        &mut self,
+        location: &Location<'s>,
+        server: &'s Directive,
+        path: &str,
+        has_answers: bool,
+    ) -> LocationRoutes {
         let block = location.block;
         let mut made = LocationRoutes::default();
         let given = match self.given(location) {
@@ -252,9 +261,11 @@ impl<'s> NginxAdapter<'s> {
         };
         let location = &Location { scope: location.scope.with_sets(&branches.sets), ..location.clone() };
         let new = |when| RouteEntry { when, ..RouteEntry::new(path, from(block)) };
-        let is_given = given.condition != Condition::Known(true);
+        // Routes with `methods` would come before those with `when` for the same path.
+        let is_behind = given.condition != Condition::Known(true)
+            || has_answers && matches!(location.matching, LocationMatch::Exact(_));
         let only = match branches.all.as_slice() {
-            [branch] if !is_given => method_of(branch.block),
+            [branch] if !is_behind => method_of(branch.block),
             _ => None,
         };
         for branch in &branches.all {
@@ -277,16 +288,19 @@ impl<'s> NginxAdapter<'s> {
             return made;
         }
         made.is_asked = self.content(location, server, &mut entry);
-        let among = (is_given || !branches.all.is_empty()).then_some(&given);
+        let among = (is_behind || !branches.all.is_empty()).then_some(&given);
         if let Some(mut refused) = self.limit_except(location, &mut entry, among) {
             refused.path = path.to_owned();
             // The methods leave the location before its conditions are asked.
             made.routes.insert(0, refused);
         }
-        made.files = self.static_files(location, &entry).map(|mut files| {
+        if let Some(mut files) = self.static_files(location, &entry) {
             self.access(&location.scope, server, &mut files);
-            files
-        });
+            let is_conditional = |route: &&RouteEntry| route.when.is_some() || route.methods.is_some();
+            let answers = made.routes.iter().filter(is_conditional);
+            made.files.extend(answers.map(|route| RouteEntry { path: files.path.clone(), ..route.clone() }));
+            made.files.push(files);
+        }
         made.routes.push(entry);
         made.routes = made.routes.into_iter().flat_map(RouteEntry::with_nowhere).collect();
         made

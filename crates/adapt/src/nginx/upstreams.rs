@@ -34,7 +34,6 @@ pub(super) struct AskedServers {
 
 /// The path that servers get.
 pub(super) enum AskedPath {
-    /// That of the request.
     Own,
     /// This one in place of the location's.
     Joined(String),

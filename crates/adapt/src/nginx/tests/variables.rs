@@ -320,6 +320,16 @@ fn groups_and_files_are_refused_and_refusals_stay_closed() {
         assert_eq!(branches(&adapted).pop().as_deref(), Some(last), "{directives}: {}", adapted.toml);
         assert!(said(&adapted, why), "{directives}: {:?}", adapted.remarks);
     }
+    // Conditions hold for all routes that a location becomes, and before `methods` of exact paths.
+    let server = "server { listen 80; root /srv; if ($arg_a) { return 403; } location = /x { limit_except GET { deny all; } return 200 x; } \
+                  location / { if ($arg_b) { return 404; } try_files $uri /index.php?$args; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } }";
+    let adapted = checked(server);
+    assert!(!adapted.toml.contains("methods ="), "{}", adapted.toml);
+    let parsed: toml::Table = toml::from_str(&adapted.toml).expect("is TOML");
+    let refused = parsed["route"].as_array().expect("routes").iter().filter(|route| {
+        route.get("when").and_then(|when| when.as_str()).is_some_and(|when| when.contains("\"b\""))
+    });
+    assert_eq!(refused.count(), 2, "{}", adapted.toml);
     let server = "server { listen 80; if ($geoip_x) { return 403; } location = /a { return 200 a; } location / { return 200 b; } }";
     let adapted = checked(server);
     assert_eq!(branches(&adapted), ["else -> 501", "else -> 501"], "{}", adapted.toml);
