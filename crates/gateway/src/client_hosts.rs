@@ -35,7 +35,9 @@ impl ClientHosts {
     pub(crate) fn new(all: &[OwnIngress<'_>], around: &Around<'_, '_>, claims: &Claims) -> Self {
         let https = Port { address: None, number: around.options.ingress_ports[1] };
         let is_of_gateway = |host: &str| {
-            claims.iter().any(|(port, claimed, ..)| *port == https && claimed.as_deref() == Some(host))
+            let is_claimed = |claimed: &Option<String>| claimed.as_deref() == Some(host);
+            claims.iter().any(|(port, claimed, ..)| *port == https && is_claimed(claimed))
+                || around.gateway_hosts.contains(host)
         };
         let mut hosts = Self::default();
         let mut first: BTreeMap<String, &str> = BTreeMap::new();
@@ -49,7 +51,7 @@ impl ClientHosts {
                 let namespace = first.entry(host.clone()).or_insert(&own.owner.namespace);
                 let Some(rule) = &rule else { continue };
                 let why = match hosts.rules.entry(host.clone()) {
-                    _ if is_of_gateway(&host) => format!("a route of a Gateway has {host}"),
+                    _ if is_of_gateway(&host) => format!("a Gateway has {host}"),
                     _ if *namespace != own.owner.namespace => {
                         format!("an older Ingress in namespace {namespace} has {host}")
                     }
@@ -91,17 +93,13 @@ impl ClientHosts {
         }
     }
 
-    /// Returns the option `client_certificates_by_name`; `None` without rules.
-    pub(crate) fn option(&self) -> Option<String> {
-        let rules: Vec<String> = self
-            .rules
-            .iter()
-            .filter_map(|(host, rule)| {
-                let names = ("names", list([text(host)]));
-                Some(inline([names].into_iter().chain(rule.options.as_ref().ok()?.clone())))
-            })
-            .collect();
-        (!rules.is_empty()).then(|| list(rules))
+    /// Returns the elements of the option `client_certificates_by_name`.
+    pub(crate) fn option(&self) -> Vec<String> {
+        let rule = |(host, rule): (&String, &HostRule)| {
+            let names = ("names", list([text(host)]));
+            Some(inline([names].into_iter().chain(rule.options.as_ref().ok()?.clone())))
+        };
+        self.rules.iter().filter_map(rule).collect()
     }
 
     fn options(

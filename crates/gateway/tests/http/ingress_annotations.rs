@@ -384,6 +384,6 @@ fn a_rule_about_certificates_holds_for_all_of_a_host_or_nobody_is_served() {
     cluster.put(ObjectKind::HttpRoute, crate::scene::http_route("r", &["a.example"], &rules_of_route));
     let translation = translated(&cluster);
     let told = remarks(&translation);
-    assert_eq!(told, ["Ingress shop/i: annotation auth-tls-secret: a route of a Gateway has a.example"]);
+    assert_eq!(told, ["Ingress shop/i: annotation auth-tls-secret: a Gateway has a.example"]);
     assert!(rules(&translation).is_empty());
 }
