@@ -78,7 +78,7 @@ pub(crate) fn translate(
     out.listen(own.first(), around);
     let (canaries, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|own| own.wanted.canary.is_some());
     let mut canaries = out.canaries(canaries, &around.options.addresses);
-    let mut clients = ClientHosts::new(&own, around, claims);
+    let mut clients = ClientHosts::new(&own, &known, around, claims);
     out.client_certificates = clients.option();
     out.files.append(&mut clients.files);
     let neighbours = Neighbours { answerers: own_host::answerers(&own), known, clients };
