@@ -50,7 +50,7 @@ datagram_upload_rate = "2Mbit/s"
 [[listen]]
 address = "127.0.0.1:5432"
 tcp = "database"
-tls = { certificates = [{ cert = "a.pem", key = "a.key", passphrase = "a.pass", names = ["a.example", "*.b.example", "**.c.example", "*"] }], key_log = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"], client_certificates = { mode = "optional", ca = "ca.pem", crls = ["a.crl", "b.crl"], expired_crls = "use", depth = 2 }, client_certificates_by_name = [{ names = ["a.example", "*.b.example"], mode = "required", ca = "b.pem", crls = ["b.crl"] }, { names = ["c.example"], mode = "none" }] }
+tls = { certificates = [{ cert = "a.pem", key = "a.key", passphrase = "a.pass", names = ["a.example", "*.b.example", "**.c.example", "*"] }], key_log = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"], client_certificates = { mode = "optional", ca = "ca.pem", crls = ["a.crl", "b.crl"], expired_crls = "use", depth = 2 }, client_certificates_by_name = [{ names = ["a.example", "*.b.example", "**.d.example"], mode = "required", ca = "b.pem", crls = ["b.crl"] }, { names = ["c.example"], mode = "none" }] }
 passthrough = [
     { names = ["*.example.org", "*"], alpn = ["acme-tls/1", "h2"], upstream = "database" },
     { names = ["a.example.org"], split = { database = 3, canary = 1 } },

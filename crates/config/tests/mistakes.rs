@@ -457,7 +457,7 @@ fn tls_of_listeners() {
         (
             "tls = { self_signed = true, client_certificates_by_name = [{ names = [\"*.*.example\"], mode = \"none\" }] }",
             "5:71: names: \"*.example\" is not a host: only the host of a route may have a *, at the \
-             beginning, as in *.example.com; expected a host name such as www.example.com or *.example.com, \
+             beginning, as in *.example.com; expected a host name such as www.example.com, *.example.com or **.example.com, \
              without port".to_owned(),
         ),
         (

@@ -195,7 +195,8 @@ fn of_references(
     }
 }
 
-fn authorities(
+/// Returns the CA certificates of an object, in PEM.
+pub(crate) fn authorities(
     wanted: &AuthorityRef,
     namespace: &str,
     cluster: &Cluster,

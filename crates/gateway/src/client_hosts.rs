@@ -1,11 +1,12 @@
 //! Hosts of Ingresses whose clients present certificates. As in ingress-nginx, one rule holds for all of a host.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::annotations::ClientTls;
 use crate::http_route::Claims;
 use crate::ingress::{Around, OwnIngress};
+use crate::ingress_hosts::RuleHosts;
 use crate::listeners::Port;
 use crate::object::{ObjectKind, Reference};
 use crate::secrets;
@@ -15,6 +16,8 @@ use crate::written::{inline, list, text};
 #[derive(Default)]
 pub(crate) struct ClientHosts {
     rules: BTreeMap<String, HostRule>,
+    /// All hosts of Ingresses.
+    all: BTreeSet<String>,
     /// Why an Ingress may not have a rule for a host.
     refused: BTreeMap<(Reference, String), String>,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
@@ -32,10 +35,18 @@ type RuleOptions = Vec<(&'static str, String)>;
 
 impl ClientHosts {
     /// Collects the rules, oldest Ingress first. Hosts that routes of gateways claim keep their own.
-    pub(crate) fn new(all: &[OwnIngress<'_>], around: &Around<'_, '_>, claims: &Claims) -> Self {
+    pub(crate) fn new(
+        all: &[OwnIngress<'_>],
+        known: &RuleHosts,
+        around: &Around<'_, '_>,
+        claims: &Claims,
+    ) -> Self {
         let https = Port { address: None, number: around.options.ingress_ports[1] };
+        let claimed =
+            claims.iter().filter(|(port, ..)| *port == https).filter_map(|(_, host, ..)| host.as_ref());
+        let of_gateways: BTreeSet<&String> = claimed.chain(around.gateway_hosts).collect();
         let is_of_gateway = |host: &str| {
-            claims.iter().any(|(port, claimed, ..)| *port == https && claimed.as_deref() == Some(host))
+            of_gateways.iter().any(|own| own.as_str() == host || wildcard(own).as_deref() == Some(host))
         };
         let mut hosts = Self::default();
         let mut first: BTreeMap<String, &str> = BTreeMap::new();
@@ -45,11 +56,11 @@ impl ClientHosts {
                 wanted: wanted.clone(),
                 options: hosts.options(wanted, &own.owner, around),
             });
-            for host in own.hosts() {
+            for host in own.hosts(known) {
                 let namespace = first.entry(host.clone()).or_insert(&own.owner.namespace);
                 let Some(rule) = &rule else { continue };
                 let why = match hosts.rules.entry(host.clone()) {
-                    _ if is_of_gateway(&host) => format!("a route of a Gateway has {host}"),
+                    _ if is_of_gateway(&host) => format!("a Gateway has {host}"),
                     _ if *namespace != own.owner.namespace => {
                         format!("an older Ingress in namespace {namespace} has {host}")
                     }
@@ -69,10 +80,11 @@ impl ClientHosts {
             let Some(rule) = own.rule_hosts().find_map(|host| hosts.rules.get(&host).cloned()) else {
                 continue;
             };
-            for alias in own.hosts() {
+            for alias in own.hosts(known) {
                 hosts.rules.entry(alias).or_insert_with(|| rule.clone());
             }
         }
+        hosts.all = first.into_keys().collect();
         hosts
     }
 
@@ -91,17 +103,18 @@ impl ClientHosts {
         }
     }
 
-    /// Returns the option `client_certificates_by_name`; `None` without rules.
-    pub(crate) fn option(&self) -> Option<String> {
-        let rules: Vec<String> = self
-            .rules
-            .iter()
-            .filter_map(|(host, rule)| {
-                let names = ("names", list([text(host)]));
-                Some(inline([names].into_iter().chain(rule.options.as_ref().ok()?.clone())))
-            })
-            .collect();
-        (!rules.is_empty()).then(|| list(rules))
+    /// Returns the elements of the option `client_certificates_by_name`.
+    pub(crate) fn option(&self) -> Vec<String> {
+        let rule = |(host, rule): (&String, &HostRule)| {
+            let names = ("names", list([text(host)]));
+            Some(inline([names].into_iter().chain(rule.options.as_ref().ok()?.clone())))
+        };
+        // A host is not that of another Ingress with a wildcard.
+        let has_rule = |host: &str| self.rules.contains_key(host);
+        let is_apart = |host: &&String| !has_rule(host) && wildcard(host).is_some_and(|wide| has_rule(&wide));
+        let apart = self.all.iter().filter(is_apart);
+        let apart = apart.map(|host| inline([("names", list([text(host)])), ("mode", text("none"))]));
+        self.rules.iter().filter_map(rule).chain(apart).collect()
     }
 
     fn options(
@@ -125,6 +138,12 @@ impl ClientHosts {
         let mode = if wanted.is_required_by_handshake() { "required" } else { "optional" };
         Ok(vec![("mode", text(mode)), ("ca", text(&file)), ("depth", wanted.depth.to_string())])
     }
+}
+
+/// Returns the wildcard that matches a name; `None` for a wildcard.
+fn wildcard(host: &str) -> Option<String> {
+    let (first, parent) = host.split_once('.')?;
+    (first != "*").then(|| format!("*.{parent}"))
 }
 
 fn failed(why: &str) -> String {

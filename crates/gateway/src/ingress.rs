@@ -41,8 +41,8 @@ pub(crate) struct Ingresses {
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
     pub(crate) routes: Vec<(Reference, WrittenTable)>,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    /// The option `client_certificates_by_name` of the listener for HTTPS.
-    pub(crate) client_certificates: Option<String>,
+    /// Elements of the option `client_certificates_by_name` of the listener for HTTPS.
+    pub(crate) client_certificates: Vec<String>,
     pub(crate) statuses: Vec<ObjectStatus>,
     /// Unsupported parts, by Ingress.
     pub(crate) remarks: Vec<(Reference, String)>,
@@ -54,6 +54,8 @@ pub(crate) struct Around<'a, 'c> {
     pub(crate) refused: &'a Refused,
     pub(crate) machine: &'a dyn MachineFacts,
     pub(crate) taken: &'a BTreeMap<Port, ListenerProtocol>,
+    /// Hostnames of gateways' listeners at the port for https, in lower case.
+    pub(crate) gateway_hosts: &'a BTreeSet<String>,
 }
 
 /// Translates the Ingresses of our classes, oldest first. Gateways take precedence.
@@ -76,7 +78,7 @@ pub(crate) fn translate(
     out.listen(own.first(), around);
     let (canaries, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|own| own.wanted.canary.is_some());
     let mut canaries = out.canaries(canaries, &around.options.addresses);
-    let mut clients = ClientHosts::new(&own, around, claims);
+    let mut clients = ClientHosts::new(&own, &known, around, claims);
     out.client_certificates = clients.option();
     out.files.append(&mut clients.files);
     let neighbours = Neighbours { answerers: own_host::answerers(&own), known, clients };

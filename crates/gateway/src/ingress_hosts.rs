@@ -18,9 +18,9 @@ impl OwnIngress<'_> {
         hosts.filter(|host| !host.is_empty()).map(str::to_ascii_lowercase)
     }
 
-    /// The hosts of its rules, and its aliases.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = String> {
-        self.rule_hosts().chain(self.wanted.other_hosts.aliases.iter().cloned())
+    /// The hosts of its rules, and its aliases that no rule has.
+    pub(crate) fn hosts(&self, known: &RuleHosts) -> impl Iterator<Item = String> {
+        self.rule_hosts().chain(self.aliases(known).0)
     }
 
     /// Returns why its annotations for hosts cannot be obeyed.

@@ -53,6 +53,40 @@ kinds! {
         addresses: Vec<GatewayAddress>,
         /// Unsupported.
         infrastructure: Option<Infrastructure>,
+        tls: Option<GatewayTlsConfig>,
+        ..other
+    }
+
+    /// TLS settings for all listeners.
+    GatewayTlsConfig = Default {
+        /// For connections of clients.
+        frontend: Option<FrontendTls>,
+        ..other
+    }
+
+    FrontendTls = Default {
+        default: Option<PortTls>,
+        per_port: Vec<FrontendPort>,
+        ..other
+    }
+
+    /// Settings for a port, instead of the default.
+    FrontendPort {
+        port: u16,
+        #[serde(default)]
+        tls: PortTls,
+    }
+
+    PortTls = Default {
+        validation: Option<FrontendValidation>,
+        ..other
+    }
+
+    /// Verification of clients.
+    FrontendValidation = Default {
+        ca_certificate_refs: Vec<ObjectRef>,
+        /// AllowValidOnly or AllowInsecureFallback.
+        mode: Option<String>,
         ..other
     }
 

@@ -24,6 +24,8 @@ mod written;
 mod hostname;
 /// Certificates in secrets.
 mod secrets;
+/// Certificates of clients at gateways.
+mod frontend_tls;
 /// Gateways and their listeners.
 mod listeners;
 /// Selects certificates by server name.

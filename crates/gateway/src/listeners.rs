@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
 use crate::condition::{Fault, StatusCondition};
+use crate::frontend_tls::{self, ClientAuthorities};
 use crate::hostname;
 use crate::kinds::{Gateway, GatewayClass, GatewayListener, ObjectRef};
 use crate::object::{GATEWAY_GROUP, ObjectKind, Reference, unknown};
@@ -52,6 +53,8 @@ pub(crate) struct TranslatedListener<'c> {
     /// Kinds of routes that may attach.
     pub(crate) kinds: Vec<&'static str>,
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
+    /// The CAs of clients, which have to present certificates.
+    pub(crate) clients: Option<ClientAuthorities>,
     accepted: Option<Fault>,
     conflicted: Option<Fault>,
     resolved: Option<Fault>,
@@ -161,7 +164,8 @@ fn of_gateway<'c>(
         Err(fault) => (None, Some(fault)),
     };
     let spec = &gateway.spec;
-    let unknown = unknown(&spec.other).map(|names| ("Invalid", format!("not supported: {names}")));
+    let unknown = unknown(&spec.other).map(|names| format!("not supported: {names}"));
+    let unknown = unknown.or_else(|| frontend_tls::unsupported(gateway)).map(|why| ("Invalid", why));
     let parameters = spec.infrastructure.as_ref().and_then(|wanted| wanted.parameters_ref.as_ref());
     let parameters = parameters.map(|_| {
         ("InvalidParameters", "infrastructure.parametersRef: parameters are not supported".to_owned())
@@ -226,10 +230,20 @@ fn of_listener<'c>(
             }
         }
     }
-    let (protocol, accepted) = match protocol {
+    let (protocol, mut accepted) = match protocol {
         Ok(protocol) => (Some(protocol), None),
         Err(fault) => (None, Some(fault)),
     };
+    let mut clients = None;
+    if protocol == Some(ListenerProtocol::Https) {
+        match frontend_tls::for_port(gateway, spec.port, cluster, machine) {
+            Ok((wanted, missing)) => {
+                clients = wanted;
+                resolved = resolved.or(missing);
+            }
+            Err(fault) => accepted = Some(fault),
+        }
+    }
     let port = Port { address: None, number: spec.port };
     TranslatedListener {
         spec,
@@ -237,6 +251,7 @@ fn of_listener<'c>(
         port,
         kinds,
         certificates,
+        clients,
         accepted,
         conflicted: None,
         resolved,

@@ -7,6 +7,7 @@ use crate::backend_tls::TlsPolicies;
 use crate::backends::Backends;
 use crate::certificates;
 use crate::cluster::Cluster;
+use crate::frontend_tls;
 use crate::http_route::{self, Claims};
 use crate::ingress::{self, Around, Ingresses};
 use crate::listeners::{self, ListenerProtocol, OwnGateway, Port, on_port};
@@ -75,7 +76,10 @@ pub fn translate(
         tls_route::translate(cluster, refused, &mut gateways, &mut backends);
     remarks.extend(more);
     let taken = ports(&gateways);
-    let around = Around { cluster, options, refused, machine, taken: &taken };
+    let https = Port { address: None, number: options.ingress_ports[1] };
+    let hosts = on_port(&gateways, https).filter_map(|listener| listener.hostname());
+    let gateway_hosts: BTreeSet<String> = hosts.map(str::to_ascii_lowercase).collect();
+    let around = Around { cluster, options, refused, machine, taken: &taken, gateway_hosts: &gateway_hosts };
     let ingresses = ingress::translate(&around, &mut backends, &mut claims);
     statuses.extend(gateways.iter().map(|gateway| gateway.status(options)));
     statuses.extend(of_routes);
@@ -155,9 +159,11 @@ fn listen(
             let certificates = ("certificates", list(certificates));
             let takes_all = listeners().any(|listener| listener.hostname().is_none());
             let refuses = (!takes_all).then(|| ("unknown_names", text("refuse")));
-            let clients = ingresses.client_certificates.clone().filter(|_| of_ingress.is_some());
-            let clients = clients.map(|rules| ("client_certificates_by_name", rules));
-            inline([certificates].into_iter().chain(refuses).chain(clients))
+            let (all, mut by_name) = frontend_tls::rules(gateways, port, files);
+            by_name.extend(ingresses.client_certificates.iter().filter(|_| of_ingress.is_some()).cloned());
+            let all = all.map(|rule| ("client_certificates", rule));
+            let by_name = (!by_name.is_empty()).then(|| ("client_certificates_by_name", list(by_name)));
+            inline([certificates].into_iter().chain(refuses).chain(all).chain(by_name))
         });
         // Connections without a route get no server.
         let tcp = (protocol == ListenerProtocol::Tls).then(|| text(&backends.invalid()));

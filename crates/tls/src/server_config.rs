@@ -106,7 +106,7 @@ impl Configs {
             let read = asked.trust().map(|trust| ReadTrust::new(trust, now, &mut remarks)).transpose()?;
             let depth = asked.trust().and_then(|trust| trust.depth).map(usize::to_be_bytes);
             let parts = read.as_ref().map(ReadTrust::parts).into_iter().flatten();
-            admits.add(is_required, parts.chain(depth.as_ref().map(|depth| depth.as_slice())));
+            admits.add(is_required, parts.chain(depth.as_ref().map(<[u8; 8]>::as_slice)));
             crls_until = crls_until.into_iter().chain(read.iter().filter_map(|read| read.until)).min();
             let verifier = read.zip(asked.trust()).map(|(read, trust)| read.verifier(trust, is_required));
             verifiers.push(verifier.transpose()?);

@@ -159,19 +159,28 @@ pub(crate) fn tls_pattern(text: &str) -> Result<String, ValueError> {
     Ok(format!("{start}{}", name.to_ascii_lowercase()))
 }
 
-/// Parses which names clients ask for (SNI): one, `*.example.com` for one label more, `**.example.com` for any number of labels
-/// more, or `*` for all names and none.
-pub(crate) fn names_pattern(text: &str) -> Result<String, ValueError> {
-    if text == "*" {
-        return Ok(text.to_owned());
-    }
+/// Parses which names clients ask for (SNI): one, `*.example.com` for one label more, or `**.example.com` for any number of
+/// labels more.
+pub(crate) fn deep_pattern(text: &str) -> Result<String, ValueError> {
     let (mark, pattern) = match text.strip_prefix("**.") {
         Some(name) => ("**.", tls_name(name).map(|name| name.to_ascii_lowercase())),
         None => ("", tls_pattern(text)),
     };
-    let pattern = pattern.map_err(|error| ValueError { expected: NAMES_PATTERN, ..error })?;
+    let pattern = pattern.map_err(|error| ValueError { expected: DEEP_PATTERN, ..error })?;
     Ok(format!("{mark}{pattern}"))
 }
+
+/// Parses names like [`deep_pattern`], or `*` for all names and none.
+pub(crate) fn names_pattern(text: &str) -> Result<String, ValueError> {
+    match text {
+        "*" => Ok(text.to_owned()),
+        _ => deep_pattern(text).map_err(|error| ValueError { expected: NAMES_PATTERN, ..error }),
+    }
+}
+
+/// The expected form of names without `*`.
+pub(crate) const DEEP_PATTERN: &str =
+    "a host name such as www.example.com, *.example.com or **.example.com, without port";
 
 /// The expected form of names that clients ask for.
 pub(crate) const NAMES_PATTERN: &str =

@@ -315,6 +315,31 @@ fn other_ingresses_of_the_host_have_the_rule_too() {
 }
 
 #[test]
+fn a_wildcard_s_rule_is_not_that_of_other_hosts() {
+    let mut cluster = cluster(&[]);
+    let wide = [("auth-tls-secret", "ca")];
+    let paths = [path("Prefix", "/", "blog")];
+    cluster.put(ObjectKind::Ingress, ingress("wide", &wide, host("*.example", &paths)));
+    cluster.put(
+        ObjectKind::Ingress,
+        ingress("deep", &[("server-alias", "c.example")], host("x.b.example", &paths)),
+    );
+    let translation = translated(&cluster);
+    assert_eq!(remarks(&translation), [""; 0]);
+    let expected =
+        ["*.example required kubernetes:shop/ca/ca.crt 1", "[\"a.example\"] none", "[\"c.example\"] none"];
+    assert_eq!(rules(&translation), expected);
+    // An alias is no reason to refuse the rule of the host's Ingress.
+    let mut older = ingress("older", &[("server-alias", "b.example")], host("o.example", &paths));
+    older["metadata"]["namespace"] = json!("other");
+    older["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
+    cluster.put(ObjectKind::Ingress, older);
+    cluster.put(ObjectKind::Ingress, ingress("b", &wide, host("b.example", &paths)));
+    let told = remarks(&translated(&cluster));
+    assert!(!told.iter().any(|told| told.starts_with("Ingress shop/b: ")), "{told:?}");
+}
+
+#[test]
 fn a_rule_about_certificates_holds_for_all_of_a_host_or_nobody_is_served() {
     let other_namespace = |name: &str, annotations: &[(&str, &str)], created: &str| {
         let mut ingress = ingress(name, annotations, host("a.example", &[path("Prefix", "/y", "stock")]));
@@ -384,6 +409,6 @@ fn a_rule_about_certificates_holds_for_all_of_a_host_or_nobody_is_served() {
     cluster.put(ObjectKind::HttpRoute, crate::scene::http_route("r", &["a.example"], &rules_of_route));
     let translation = translated(&cluster);
     let told = remarks(&translation);
-    assert_eq!(told, ["Ingress shop/i: annotation auth-tls-secret: a route of a Gateway has a.example"]);
+    assert_eq!(told, ["Ingress shop/i: annotation auth-tls-secret: a Gateway has a.example"]);
     assert!(rules(&translation).is_empty());
 }

@@ -20,6 +20,8 @@ mod ingress_policies;
 mod ingress_annotations;
 /// TLS to servers.
 mod backend_tls;
+/// Certificates of clients at gateways.
+mod frontend_tls;
 /// Routes of gRPC.
 mod grpc;
 /// Effects of filters.

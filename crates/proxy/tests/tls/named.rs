@@ -56,6 +56,7 @@ fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
             ("b.example", ClientCertificates::Required(trust(&clients))),
             ("*.c.example", ClientCertificates::Required(trust(&others))),
             ("d.example", ClientCertificates::Optional(trust(&clients))),
+            ("**.e.example", ClientCertificates::Required(trust(&clients))),
         ];
         by_name(config, authority, &rules);
     });
@@ -72,6 +73,7 @@ fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
                 ("B.Example.:443", MISDIRECTED),
                 ("x.c.example", MISDIRECTED),
                 ("d.example", MISDIRECTED),
+                ("x.y.e.example", MISDIRECTED),
                 // The connection can still be used.
                 ("a.example:443", 204),
                 ("unknown.example", 204),
@@ -110,7 +112,7 @@ fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
         );
     }
     scene.waits_for("all are counted", |counters| count(counters, "client-certificate") == 2);
-    assert_eq!(scene.failures("misdirected"), 8);
+    assert_eq!(scene.failures("misdirected"), 9);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::document::reader::{Reader, Span};
-use crate::option::host::{TLS_PATTERN, tls_pattern};
+use crate::option::host::{DEEP_PATTERN, deep_pattern};
 use crate::option::kind::{At, List, Located, Maybe, Text, Word};
 use crate::option::path::{PATH_KIND, Path, PathKind};
 use crate::option::range::{Count, Unit};
@@ -94,11 +94,11 @@ pub(crate) const CLIENT_RULE: Inline<ClientRuleWritten> = Inline {
             required!(
                 "names",
                 Maybe(List {
-                    kind: At(Text { expected: TLS_PATTERN, read: tls_pattern, print: String::clone }),
+                    kind: At(Text { expected: DEEP_PATTERN, read: deep_pattern, print: String::clone }),
                     may_be_empty: false,
                 }),
                 ClientRuleWritten.names,
-                "The names, also with a wildcard for one label: `*.example.com`.",
+                "The names, also with a wildcard for one label, `*.example.com`, or for any number: `**.example.com`.",
             ),
             required!(
                 "mode",
