@@ -463,8 +463,8 @@ fn mistakes() {
             "upstream = \"app\"\nconcurrency = { max = 1, shared = \"local\" }",
             &[
                 "6:26: unknown key \"shared\" in concurrency; only `rate_limit` and `forward_auth` of [[route]] and \
-               `sticky` of [upstream.NAME] are shared by instances; each instance counts `concurrency` alone. \
-               Expected max, by, queue, wait or when",
+               `sticky` of [upstream.NAME] are shared by instances; each instance counts `concurrency` alone; \
+               expected max, by, queue, wait or when",
             ],
         ),
         (

@@ -200,10 +200,9 @@ fn limits_by_zones_are_those_of_routes_or_listeners() {
     assert!(written.iter().any(|line| line == "connections_per_client = 5"), "{written:#?}");
     for limit in ["limit_conn b 5;", "limit_conn k 5;"] {
         let remarks = checked(&stream(limit)).remarks;
-        let is_refused = |remark: &crate::Remark| {
-            remark.to_string().contains("connections are counted by the client's address")
-        };
-        assert!(remarks.iter().any(is_refused), "{limit}: {remarks:#?}");
+        let told =
+            remarks.iter().any(|remark| remark.to_string().contains("counted by the client's address"));
+        assert!(told, "{limit}: {remarks:#?}");
     }
 }
 

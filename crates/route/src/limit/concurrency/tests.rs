@@ -183,7 +183,7 @@ fn the_limit_holds_over_threads() {
     let (under_way, highest) = ([const { AtomicU32::new(0) }; 2], AtomicU32::new(0));
     let notify = |next: Option<SyncSender<()>>| {
         // One that has left does not listen, and has passed its turn on.
-        next.into_iter().for_each(|next| drop(next.send(())));
+        next.into_iter().for_each(|next| _ = next.send(()));
     };
     let work = |thread: u64| {
         for round in 0..ROUNDS {
@@ -198,7 +198,7 @@ fn the_limit_holds_over_threads() {
             match (entry, turn) {
                 (ConcurrencyEntry::UnderWay, _) => {}
                 (ConcurrencyEntry::Waits(ticket), Some(turn)) => {
-                    if (round * 7 + thread) % 5 == 0 {
+                    if (round * 7 + thread).is_multiple_of(5) {
                         notify(limiter.leave(key, ticket));
                         continue;
                     }
