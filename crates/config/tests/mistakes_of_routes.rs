@@ -462,9 +462,8 @@ fn mistakes() {
         (
             "upstream = \"app\"\nconcurrency = { max = 1, shared = \"local\" }",
             &[
-                "6:26: unknown key \"shared\" in concurrency; only `rate_limit` and `forward_auth` of [[route]] and \
-               `sticky` of [upstream.NAME] are shared by instances; each instance counts `concurrency` alone; \
-               expected max, by, queue, wait or when",
+                "6:26: unknown key \"shared\" in concurrency; each instance counts its own requests under way; only \
+               `rate_limit` of [[route]] counts those of all instances; expected max, by, queue, wait or when",
             ],
         ),
         (

@@ -194,8 +194,8 @@ fn untranslated_labels_are_reported_with_their_container() {
                 ("vanward.route.files", "{ root = \"/etc\" }"),
             ],
             0,
-            "c: vanward.route.files: labels may not set this option; they may set access_log, allow, clients, compress, cors, \
-             deny, grpc_web, headers, limits, methods, proxy_status, query, rate, rate_limit, request_headers, \
+            "c: vanward.route.files: labels may not set this option; they may set access_log, allow, clients, compress, \
+             concurrency, cors, deny, grpc_web, headers, limits, methods, proxy_status, query, rate, rate_limit, request_headers, \
              response_headers, retry, rewrite, timeouts; the container is left out",
         ),
         (

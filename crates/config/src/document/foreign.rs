@@ -267,9 +267,8 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(&["limit_conn", "limit_conn_zone", "inflightreq"], "here it is `concurrency` of [[route]]"),
     foreign(
-        &["shared"],
-        "only `rate_limit` and `forward_auth` of [[route]] and `sticky` of [upstream.NAME] are shared by instances; \
-         each instance counts `concurrency` alone",
+        &["concurrency shared"],
+        "each instance counts its own requests under way; only `rate_limit` of [[route]] counts those of all instances",
     ),
     foreign(&["limit_rate", "bwlimit_out"], "here it is `rate` of [[route]]"),
     // Messages.

@@ -408,7 +408,7 @@ fn refuse_unknown(
     // An option of another table is in the wrong place, unless it is one letter from an option of this table.
     let owner = (reader.format.owners)(name).filter(|_| nearest.is_none_or(|near| !is_close(name, near)));
     let nearest = if owner.is_some() { None } else { nearest };
-    let hint = || foreign::key(name).map(str::to_owned);
+    let hint = || foreign::key(&format!("{title} {name}")).or_else(|| foreign::key(name)).map(str::to_owned);
     let hint = owner.or_else(|| if nearest.is_none() { hint() } else { None });
     reader.add(mistake.expecting(one_of(&names)).meaning(nearest.map(str::to_owned)).hinting(hint));
     nearest
