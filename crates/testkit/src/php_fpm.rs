@@ -20,6 +20,15 @@ impl PhpFpm {
     /// Starts two processes with these scripts, by their path below the root; `None` if php-fpm is not installed. In CI, it
     /// has to be.
     pub fn start(scripts: &[(&str, &str)]) -> Option<Self> {
+        Self::with_processes(scripts, "pm = static\npm.max_children = 2\n")
+    }
+
+    /// Starts a process for each connection, so that none waits for connections that others keep.
+    pub fn start_on_demand(scripts: &[(&str, &str)]) -> Option<Self> {
+        Self::with_processes(scripts, "pm = ondemand\npm.max_children = 64\n")
+    }
+
+    fn with_processes(scripts: &[(&str, &str)], processes: &str) -> Option<Self> {
         let program = program()?;
         let directory = tempfile::tempdir().expect("a temporary directory");
         let root = directory.path().join("public");
@@ -30,8 +39,8 @@ impl PhpFpm {
         }
         let at = |name: &str| directory.path().join(name).display().to_string();
         let settings = format!(
-            "[global]\nerror_log = {}\ndaemonize = no\n[www]\nuser = root\nlisten = {}\npm = static\n\
-             pm.max_children = 2\nping.path = /ping\nphp_admin_value[post_max_size] = 200M\n\
+            "[global]\nerror_log = {}\ndaemonize = no\n[www]\nuser = root\nlisten = {}\n{processes}\
+             ping.path = /ping\nphp_admin_value[post_max_size] = 200M\n\
              php_admin_value[memory_limit] = 32M\nphp_admin_value[sys_temp_dir] = {}\n",
             at("log"),
             at("socket"),

@@ -99,7 +99,7 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../adapt/samples/{}/{sample}", peer.word()));
     let text = std::fs::read_to_string(&path).expect("the sample is there");
     let php = if text.contains("@PHP_SOCKET@") {
-        let Some(php) = PhpFpm::start(&SCRIPTS) else { return Vec::new() };
+        let Some(php) = PhpFpm::start_on_demand(&SCRIPTS) else { return Vec::new() };
         Some((php.socket().display().to_string(), php.root().display().to_string(), php))
     } else {
         None

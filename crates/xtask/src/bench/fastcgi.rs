@@ -247,7 +247,7 @@ fn of_nginx(folder: &Path, root: &Path, address: SocketAddr) -> String {
 fn of_caddy(folder: &Path, root: &Path, address: SocketAddr) -> String {
     let (socket, root) = (socket(folder, "caddy"), root.display());
     format!(
-        "{{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\tlog {{\n\t\toutput discard\n\t}}\n}}\n\
+        "{{\n\tadmin off\n\tauto_https off\n\tlog {{\n\t\toutput discard\n\t}}\n}}\n\
          http://{address} {{\n\troot * {root}\n\tphp_fastcgi unix/{socket}\n}}\n"
     )
 }
