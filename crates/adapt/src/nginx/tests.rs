@@ -109,6 +109,10 @@ fn directives_become_options() {
             "proxy_pass http://u; proxy_set_header X-A $http_b;",
             "request_headers = { set = { X-A = \"$header.B\" } }",
         ),
+        (
+            "if ($arg_a) { add_header Content-Length 0; add_header X-A 1; return 204; }",
+            "response_headers = { add = { X-A = \"1\" } }",
+        ),
         ("proxy_pass http://u; proxy_hide_header X-A;", "response_headers = { remove = [\"X-A\"] }"),
         (
             "proxy_pass http://u; add_header X-A 1; proxy_hide_header X-A;",
