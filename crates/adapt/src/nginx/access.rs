@@ -10,6 +10,9 @@ use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::values as written;
 
+/// Fields that Vanward writes itself.
+const OWN_FIELDS: [&str; 4] = ["Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive"];
+
 impl<'s> NginxAdapter<'s> {
     /// Translates timeouts that Vanward has only once.
     pub(super) fn settings(&mut self, scope: &BlockScope<'s>) {
@@ -293,18 +296,12 @@ impl<'s> NginxAdapter<'s> {
 
     /// Translates `add_header` and `proxy_hide_header`.
     pub(super) fn response_headers(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
-        let is_server = entry.options.get("upstream").is_some();
+        let is_server = entry.has_server();
         let hidden: Vec<_> = if is_server { scope.all("proxy_hide_header") } else { Vec::new() };
         let mut named: Vec<String> = Vec::new();
         for add in scope.all("add_header") {
             let (name, text) = (add.word(0), add.word(1));
-            if text.is_empty() {
-                self.note(add, RemarkKind::NeedsNothing, "nginx adds no field without a value", "");
-                continue;
-            }
-            if text == "$upstream_cache_status" {
-                let why =
-                    "Cache-Status (RFC 9211) tells what the cache did, in every response of a cached route";
+            if let Some(why) = needless(name, text) {
                 self.note(add, RemarkKind::NeedsNothing, why, "");
                 continue;
             }
@@ -402,7 +399,7 @@ impl<'s> NginxAdapter<'s> {
     fn error_pages(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
         for page in scope.all("error_page") {
             let Some((uri, codes)) = page.words.split_last() else { continue };
-            if entry.options.get("upstream").is_some() {
+            if entry.has_server() {
                 match self.error_server(page, scope, server, entry) {
                     Ok(false) => {}
                     Ok(true) => continue,
@@ -442,7 +439,7 @@ impl<'s> NginxAdapter<'s> {
             }
         }
         if let Some(intercept) = scope.one("proxy_intercept_errors")
-            && entry.options.get("upstream").is_some()
+            && entry.has_server()
         {
             if values::is_on(intercept.word(0)) && entry.options.get("error_pages").is_some() {
                 entry.options.set("replace_errors", true, from(intercept));
@@ -480,6 +477,19 @@ fn page_of<'s>(uri: &str, scope: &BlockScope<'s>, server: &'s Directive) -> Erro
             ErrorPageTarget::File(format!("{}{uri}", root.trim_end_matches('/')))
         }
         _ => ErrorPageTarget::Other,
+    }
+}
+
+/// Why an `add_header` needs nothing.
+fn needless(name: &str, text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        Some("nginx adds no field without a value")
+    } else if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        Some("messages are framed, and connections kept, without an option")
+    } else if text == "$upstream_cache_status" {
+        Some("Cache-Status (RFC 9211) tells what the cache did, in every response of a cached route")
+    } else {
+        None
     }
 }
 

@@ -227,7 +227,7 @@ impl<'s> NginxAdapter<'s> {
     /// Translates `gzip`.
     pub(super) fn compression(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let Some(gzip) = scope.one("gzip") else { return };
-        let has_body = entry.options.get("upstream").is_some() || entry.options.get("files").is_some();
+        let has_body = entry.has_server() || entry.options.get("files").is_some();
         if !values::is_on(gzip.word(0)) {
             return self.note(gzip, RemarkKind::NeedsNothing, "nothing is compressed without `compress`", "");
         }

@@ -31,6 +31,11 @@ impl RouteEntry {
         Self { path: path.into(), from, host: None, methods: None, when: None, nowhere: None, options }
     }
 
+    /// Whether the route leads to a server.
+    pub(super) fn has_server(&self) -> bool {
+        ["upstream", "split"].iter().any(|option| self.options.get(option).is_some())
+    }
+
     /// The route, and one before it for requests whose variable names no server.
     pub(super) fn with_nowhere(mut self) -> Vec<Self> {
         let Some(nowhere) = self.nowhere.take() else { return vec![self] };

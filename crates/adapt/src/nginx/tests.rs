@@ -124,6 +124,10 @@ fn directives_become_options() {
         ),
         ("proxy_pass http://127.0.0.1:1/a/; proxy_redirect off;", "location = false"),
         ("proxy_pass http://unix:///run/s.sock;", "servers = [\"http+unix:/run/s.sock\"]"),
+        (
+            "if ($arg_a) { add_header Content-Length 0; add_header X-A 1; return 204; }",
+            "response_headers = { add = { X-A = \"1\" } }",
+        ),
         ("proxy_pass http://u; proxy_hide_header X-A;", "response_headers = { remove = [\"X-A\"] }"),
         (
             "proxy_pass http://u; add_header X-A 1; proxy_hide_header X-A;",
