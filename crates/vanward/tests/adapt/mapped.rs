@@ -62,6 +62,7 @@ const BRANCHES: &[Branch] = &[
     ("14-host-ports.Caddyfile", "nobody.example.org", "POST", "/x", &[]),
     ("14-host-ports.Caddyfile", BELOW, "POST", "/x", &[]),
     ("14-host-ports.Caddyfile", A, "GET", "/health", &[]),
+    ("14-host-ports.Caddyfile", "gone.example.com", "GET", "/x", &[]),
     ("15-flags.Caddyfile", APP, "GET", "/x", &["Cookie: group=beta"]),
     ("15-flags.Caddyfile", APP, "POST", "/x", &["Cookie: group=beta"]),
     ("15-flags.Caddyfile", APP, "POST", "/assets/app.js", &["Cookie: group=beta"]),
