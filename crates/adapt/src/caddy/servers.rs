@@ -16,10 +16,15 @@ const DAY: u64 = 24 * HOUR;
 impl<'s> CaddyAdapter<'s> {
     pub(super) fn pass(&mut self, directive: &'s Directive, words: &[String], made: &mut CaddyDraft<'s>) {
         let mut table = DraftTable::new("", Vec::new());
-        let mut servers: Vec<(&str, Vec<StatementOrigin>)> =
-            words.iter().map(|word| (word.as_str(), from(directive))).collect();
+        // Placeholders with one text are written out.
+        let written = |word: &String| {
+            let text = CaddyText::read(word, &made.texts).ok().filter(|_| word.contains('{'));
+            text.and_then(|text| text.only()).unwrap_or_else(|| word.clone())
+        };
+        let mut servers: Vec<(String, Vec<StatementOrigin>)> =
+            words.iter().map(|word| (written(word), from(directive))).collect();
         for to in directive.inner().iter().filter(|inner| inner.name == "to") {
-            servers.extend(to.words.iter().map(|word| (word.as_str(), from(to))));
+            servers.extend(to.words.iter().map(|word| (written(word), from(to))));
         }
         let transport = directive.inner().iter().find(|inner| inner.name == "transport");
         let has_tls = transport
@@ -33,7 +38,7 @@ impl<'s> CaddyAdapter<'s> {
         let is_first =
             directive.inner().iter().any(|inner| inner.name == "lb_policy" && inner.word(0) == "first");
         for (index, (word, origins)) in servers.into_iter().enumerate() {
-            let Some((url, protocol)) = url(word, has_tls) else {
+            let Some((url, protocol)) = url(&word, has_tls) else {
                 self.sheet.refuse(
                     directive.number,
                     &format!("{word} is not the address of a server"),
@@ -84,9 +89,6 @@ impl<'s> CaddyAdapter<'s> {
         made: &mut CaddyDraft<'s>,
     ) -> Option<String> {
         let text = CaddyText::read(word, &made.texts).ok().filter(|_| word.contains('{'))?;
-        if text.only().is_some() {
-            return None;
-        }
         let mut table = DraftTable::new("", from(directive));
         for inner in directive.inner() {
             self.server_option(inner, &mut table, made);

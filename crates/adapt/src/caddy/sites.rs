@@ -424,6 +424,11 @@ fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>, definit
         if let (Some(expression), _) = matchers::expression(directive, named) {
             expression.tests(tests);
         }
+        // The host of a redirect becomes a condition, whose map has to be known before.
+        let is_in = |name: &String| directive.words.iter().any(|word| word.contains(&format!("{{{name}}}")));
+        for (_, text) in named.texts.iter().filter(|(name, _)| directive.name == "redir" && is_in(name)) {
+            let _ = text.as_ref().map(|text| text.written(definitions));
+        }
         if super::directives::has_directives(&directive.name) {
             let named = matchers::named(directive.inner(), named, definitions);
             let mut inner = Vec::new();

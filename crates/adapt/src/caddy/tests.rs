@@ -210,7 +210,7 @@ fn maps_and_variables_become_maps_and_values() {
     let map =
         "[map.x]; key = 'request.host'; default = \"d\"; entries = { \"a.b\" = \"1\", \"c.d\" = \"2\" }";
     let header = |value: &str| format!("response_headers = {{ set = {{ X-A = \"{value}\" }} }}; {a}");
-    let cases: [(&str, String, &[String]); 11] = [
+    let cases: [(&str, String, &[String]); 12] = [
         (
             "map {host} {x} {\n a.b 1\n c.d 2\n default d\n }\n header X-A {x}",
             format!("{map}; [values]; x = 'map.x'"),
@@ -260,6 +260,17 @@ fn maps_and_variables_become_maps_and_values() {
                 format!("when = 'map.x == \"\"'; {a}"),
                 "when = 'map.x == \"/b\"'; redirect = { to = \"/b?\", status = 302 }".to_owned(),
                 "redirect = { to = \"https://c.d?\", status = 302 }".to_owned(),
+            ],
+        ),
+        (
+            "map {host} {x} {\n a.b c.d\n default e.f\n }\n redir /old https://{x}{uri}",
+            "[map.x]; key = 'request.host'; default = \"e.f\"; entries = { \"a.b\" = \"c.d\" }".to_owned(),
+            &[
+                "path = \"= /old\"; when = 'map.x == \"c.d\"'; \
+                 redirect = { to = \"https://c.d$path_and_query\", status = 302 }"
+                    .to_owned(),
+                "path = \"= /old\"; redirect = { to = \"https://e.f$path_and_query\", status = 302 }".to_owned(),
+                a.to_owned(),
             ],
         ),
         ("vars x y\n header X-A {vars.x}$", String::new(), &[header("y$$")]),

@@ -1,6 +1,6 @@
 //! The rules of a frontend and of the backends that it reaches, in the order in which HAProxy applies them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::HaproxyAdapter;
@@ -87,7 +87,22 @@ impl<'s> HaproxyAdapter<'s> {
         let mut each = |lines: Vec<&'s HaproxyLine>| {
             lines.into_iter().map(|line| self.rule(place, line, files, variables)).collect()
         };
-        RuleSet { place, requests: each(requests), backends: each(backends), responses: each(responses) }
+        let (requests, backends) = (each(requests), each(backends));
+        let mut variables = Rc::new(variables.of_responses(&self.set_by_backends(place)));
+        let responses = responses.into_iter().map(|line| self.rule(place, line, files, &mut variables));
+        RuleSet { place, requests, backends, responses: responses.collect() }
+    }
+
+    /// The variables that backends set, for the responses of a frontend.
+    fn set_by_backends(&self, place: usize) -> BTreeSet<&'s str> {
+        let is_front = self.sections[place].kind() != "backend";
+        let backends = self.sections.iter().filter(|section| is_front && section.kind() == "backend");
+        let lines = backends.flat_map(|section| &section.lines).filter(|line| line.word(0) == "http-request");
+        let name = |line: &'s HaproxyLine| {
+            let (action, name) = line.word(1).split_once('(')?;
+            action.starts_with("set-var").then(|| name.trim_end_matches(')'))
+        };
+        lines.filter_map(name).collect()
     }
 
     fn rule(

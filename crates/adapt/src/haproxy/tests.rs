@@ -512,6 +512,11 @@ fn maps_and_variables_that_are_not_known_are_refused_and_protect() {
         ),
         ("use_backend %[req.hdr(x),base64]", b, "the name of the backend is not known"),
         ("http-request set-header X-A %[req.hdr(x),map(none.map)]", b, "none.map: there is none"),
+        (
+            "http-request set-var(req.a) str(x); http-response set-header X-A 1 if { var(req.a) -m str x }",
+            b,
+            "no rule before sets req.a",
+        ),
         ("http-request redirect location %[req.hdr(x)]", closed, "its target is not a URL or path"),
         ("http-request redirect location %[req.hdr(x),upper]", closed, "more URLs than can become routes"),
         (

@@ -58,6 +58,16 @@ impl Variables {
         }
     }
 
+    /// Variables for responses: those of `req.` are gone, and those with these names may have been set by a backend.
+    pub(super) fn of_responses(&self, names: &BTreeSet<&str>) -> Self {
+        let mut made = self.clone();
+        made.known.retain(|name, _| !name.starts_with("req."));
+        for name in names {
+            made.known.insert((*name).to_owned(), Err("a backend may set it".to_owned()));
+        }
+        made
+    }
+
     /// Applies a rule that sets a variable, under a condition if it has one.
     pub(super) fn set(
         &mut self,

@@ -117,6 +117,7 @@ const HAPROXY: &[Reason] = &[
 const CADDY: &[Reason] = &[
     ("the case of paths counts", |pair| pair.path() == "/API/users"),
     ("a host with a dot at its end is the one without", |pair| pair.ask.host.ends_with('.')),
+    ("hosts are compared without case, also as keys of maps", |pair| pair.ask.host.starts_with("APP.")),
     ("a placeholder has the values of all fields with its name, here any of them", |pair| {
         pair.ask.fields.matches("X-Odd").count() > 1 && pair.mine.body == "odd"
     }),
