@@ -36,8 +36,8 @@ parts! {
         BadText BadFault AmbiguousPath MethodRefused BodyTooLarge TargetTooLong HeadTooLarge UpstreamHeadLimit
         ClientHeadLimit MethodTooLong ProtocolRefused VersionRefused;
     Policies: Unauthorized TokenMissing TokenRefused TokenInsufficient BotUnsigned BotRefused Forbidden Denied NoRoute
-        Misdirected RateLimited Maintenance NamedUpstreamUnknown VerifierBusy TokenKeysMissing AuthUnreachable AuthFailed AuthTooLarge
-        AuthUnavailable AuthTimeout FaultInjected;
+        Misdirected RateLimited Maintenance NamedUpstreamUnknown StatusInvalid VerifierBusy TokenKeysMissing AuthUnreachable AuthFailed
+        AuthTooLarge AuthUnavailable AuthTimeout FaultInjected;
     Connections: ClientHeaderTimeout ClientBodyTimeout ClientTooSlow ClientGone ClientStalled ClientBehind ResetFlood
         SettingsFlood PingFlood PriorityFlood EmptyFrameFlood OverheadFlood Http2Excess Http2Malformed Http3ResetFlood
         Http3PriorityFlood Http3EmptyFrameFlood Http3InsertionFlood Http3FragmentFlood Http3OverheadFlood Http3Excess
