@@ -1,16 +1,17 @@
 //! Values that are computed from hostile requests, in every kind of text with variables: none breaks out of its place.
 //!
 //! The input up to the first zero byte is the expression of the value. The lines after it are path, query, host, and
-//! then fields of the request: eight bytes of name, and the value.
+//! then fields of the request: eight bytes of name, and the value. The fields are the entries of a map, too, whose key is
+//! the host.
 
 #![no_main]
 
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, ExpressionLimits, Schema, ValueMemory};
+use expression::{ExchangeStage, Expression, ExpressionLimits, Map, Schema, Value, ValueMemory, ValueType};
 use libfuzzer_sys::fuzz_target;
 use route::{
-    ActiveEdits, ContentSyntax, HeaderEdit, HeaderEdits, HostRewrite, NamedValues, NoMaps, PathRewrite,
+    ActiveEdits, ContentSyntax, HeaderEdit, HeaderEdits, HostRewrite, MapLookup, NamedValues, PathRewrite,
     Present, Redirect, RedirectStatus, RequestFacts, RouteTemplate, TemplateStage, TemplateUse, TlsFacts,
     VariableValues, has_dot_segments,
 };
@@ -21,10 +22,14 @@ fuzz_target!(|bytes: &[u8]| {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     let (text, rest) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     let Ok(text) = std::str::from_utf8(text) else { return };
-    let schema = Schema::new(ExchangeStage::Request);
-    let Ok(expression) = Expression::new(text, &schema, &ExpressionLimits::default()) else { return };
+    let map = Map { number: 0, keys: ValueType::Text, values: Some(ValueType::Text) };
+    let schema = Schema::new(ExchangeStage::Request).with_map("map.all", map);
+    let limits = ExpressionLimits::default();
+    let Ok(expression) = Expression::new(text, &schema, &limits) else { return };
     let mut values = NamedValues::default();
     values.add("v", &Arc::new(expression));
+    let entry = Expression::new("map.all[request.host]", &schema, &limits).expect("is valid");
+    values.add_map("map.m", &Arc::new(entry));
 
     let mut lines = rest.split(|&byte| byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
@@ -44,23 +49,50 @@ fuzz_target!(|bytes: &[u8]| {
         listener: "web",
         tls: TlsFacts::default(),
         time_ns: 1_780_000_000_000_000_000,
-        maps: &NoMaps,
+        maps: &Entries(&fields),
         memory: Some(&memory),
     };
     let request = VariableValues::from_request(facts.parts(0, path), "https");
-    fields_end_nowhere(&values, &request);
-    urls_keep_their_parts(&values, &request);
-    paths_stay_below(&values, &request);
-    content_stays_text(&values, &request);
+    for variable in ["${v}", "${map.m}"] {
+        let used = Used { variable, values: &values };
+        fields_end_nowhere(used, &request);
+        urls_keep_their_parts(used, &request);
+        paths_stay_below(used, &request);
+        content_stays_text(used, &request);
+    }
 });
+
+/// A map with the fields of the request as entries, whatever bytes they have.
+struct Entries<'a>(&'a [(&'a [u8], &'a [u8])]);
+
+impl MapLookup for Entries<'_> {
+    fn lookup(&self, _: u16, key: Value<'_>) -> Option<Value<'_>> {
+        let entry = self.0.iter().find(|(name, _)| Value::Text(name) == key).or(self.0.first());
+        entry.map(|(_, value)| Value::Text(value))
+    }
+}
+
+/// The value that takes the place of `${v}` in texts.
+#[derive(Clone, Copy)]
+struct Used<'a> {
+    variable: &'a str,
+    values: &'a NamedValues,
+}
+
+impl Used<'_> {
+    fn text(self, text: &str) -> String {
+        text.replace("${v}", self.variable)
+    }
+}
 
 fn filled(
     text: &str,
     place: TemplateUse,
-    values: &NamedValues,
+    used: Used<'_>,
     request: &VariableValues<'_, Fields<'_>>,
 ) -> Vec<u8> {
-    let template = RouteTemplate::new(text, place, TemplateStage::Route, values).expect("the value is known");
+    let template = RouteTemplate::new(&used.text(text), place, TemplateStage::Route, used.values);
+    let template = template.expect("the value is known");
     let mut out = Vec::new();
     template.fill(request, &mut out);
     let mut again = Vec::new();
@@ -70,11 +102,12 @@ fn filled(
 }
 
 /// RFC 9110 §5.5: no control character but the tab.
-fn fields_end_nowhere(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
+fn fields_end_nowhere(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
     let is_clean = |out: &[u8]| !out.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
-    assert!(is_clean(&filled("a ${v} b", TemplateUse::FieldValue, values, request)));
-    let edits = [HeaderEdit::Set("A", "${v}"), HeaderEdit::Add("B", "<${v}>")];
-    let edits = HeaderEdits::new(edits, TemplateStage::Forward, values).expect("the value is known");
+    assert!(is_clean(&filled("a ${v} b", TemplateUse::FieldValue, used, request)));
+    let (set, added) = (used.text("${v}"), used.text("<${v}>"));
+    let edits = [HeaderEdit::Set("A", &set), HeaderEdit::Add("B", &added)];
+    let edits = HeaderEdits::new(edits, TemplateStage::Forward, used.values).expect("the value is known");
     let mut out = Vec::new();
     edits.write(request, Present::default(), ActiveEdits::FIRST, &mut out);
     for line in out.split_inclusive(|&byte| byte == b'\n') {
@@ -84,8 +117,8 @@ fn fields_end_nowhere(values: &NamedValues, request: &VariableValues<'_, Fields<
 }
 
 /// RFC 3986 §3: the value stays in the part of the URL in which it is written.
-fn urls_keep_their_parts(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
-    let url = filled("https://${v}.example/a/${v}/z?q=${v}&r=1#${v}", TemplateUse::Location, values, request);
+fn urls_keep_their_parts(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
+    let url = filled("https://${v}.example/a/${v}/z?q=${v}&r=1#${v}", TemplateUse::Location, used, request);
     assert!(url.iter().all(u8::is_ascii_graphic));
     let url = std::str::from_utf8(&url).expect("is ASCII").strip_prefix("https://").expect("as written");
     let (host, rest) = url.split_once('/').expect("as written");
@@ -95,13 +128,14 @@ fn urls_keep_their_parts(values: &NamedValues, request: &VariableValues<'_, Fiel
     let (query, fragment) = rest.split_once('#').expect("as written");
     assert!(query.starts_with("q=") && query.ends_with("&r=1") && query.matches('&').count() == 1, "{query}");
     assert!(!fragment.contains('#'), "{fragment}");
-    let redirect = Redirect::new(RedirectStatus::Found, "/${v}", None, values).expect("the value is known");
+    let redirect = Redirect::new(RedirectStatus::Found, &used.text("/${v}"), None, used.values)
+        .expect("the value is known");
     let mut location = Vec::new();
     if redirect.location(request, &mut location).is_ok() {
         assert!(location.starts_with(b"/") && !location.starts_with(b"//") && !location.starts_with(b"/\\"));
         assert!(location.iter().all(u8::is_ascii_graphic));
     }
-    let host = HostRewrite::new("${v}.internal", values).expect("the value is known");
+    let host = HostRewrite::new(&used.text("${v}.internal"), used.values).expect("the value is known");
     let mut out = Vec::new();
     if host.apply(request, &mut out).is_ok() {
         assert!(out.ends_with(b".internal"));
@@ -110,8 +144,8 @@ fn urls_keep_their_parts(values: &NamedValues, request: &VariableValues<'_, Fiel
 }
 
 /// No path for a server has dot segments, and no folder has a separator or a name that is hidden.
-fn paths_stay_below(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
-    let rewrite = PathRewrite::whole("/below/${v}", values).expect("the value is known");
+fn paths_stay_below(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
+    let rewrite = PathRewrite::whole(&used.text("/below/${v}"), used.values).expect("the value is known");
     let mut out = Vec::new();
     if rewrite.apply(request, &mut out) == Ok(true) {
         let path = out.split(|&byte| byte == b'?').next().unwrap_or_default();
@@ -119,7 +153,8 @@ fn paths_stay_below(values: &NamedValues, request: &VariableValues<'_, Fields<'_
             path.starts_with(b"/below/") && !has_dot_segments(path) && path.iter().all(u8::is_ascii_graphic)
         );
     }
-    let folder = RouteTemplate::new("a/${v}/z", TemplateUse::Folder, TemplateStage::Route, values);
+    let folder =
+        RouteTemplate::new(&used.text("a/${v}/z"), TemplateUse::Folder, TemplateStage::Route, used.values);
     let mut out = Vec::new();
     if folder.expect("the value is known").fill_folder(request, &mut out) {
         let segments: Vec<&[u8]> = out.split(|&byte| byte == b'/').collect();
@@ -135,8 +170,8 @@ fn paths_stay_below(values: &NamedValues, request: &VariableValues<'_, Fields<'_
     }
 }
 
-fn content_stays_text(values: &NamedValues, request: &VariableValues<'_, Fields<'_>>) {
-    let of = |syntax| filled("${v}", TemplateUse::Content(syntax), values, request);
+fn content_stays_text(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
+    let of = |syntax| filled("${v}", TemplateUse::Content(syntax), used, request);
     let markup = of(ContentSyntax::Markup);
     assert!(!markup.iter().any(|byte| b"<>\"'`=".contains(byte)));
     let json = of(ContentSyntax::Json);

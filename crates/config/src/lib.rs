@@ -23,6 +23,7 @@ pub use crate::checks::needs::{Need, Needed, SecretForm};
 pub use crate::checks::tls::{NamedFile, Owner};
 pub use crate::config::Config;
 pub use crate::document::masks::has_written_secret;
+pub use crate::document::reader::WrittenExpression;
 pub use crate::document::surroundings::{Machine, Nowhere, Surroundings, shown_path};
 pub use crate::document::value_error::{HostProblem, PrefixProblem, ValueError, ValueFault};
 pub use crate::option::bandwidth::{Bandwidth, Bandwidths, Scope};
@@ -87,6 +88,7 @@ pub use crate::tables::upstream::{
     BodyRule, Check, Dns, Fastcgi, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     StickyCookie, StickySessions, StickyTable, Upstream,
 };
+pub use expression::ExpressionLimits;
 pub use ipnet::IpNet;
 pub use logline::{
     Addresses as LogAddresses, LineFormat as LogFormat, LoggedQuery as LogQuery, Masks as LogMasks,

@@ -8,6 +8,8 @@ pub(crate) mod declared;
 pub(crate) mod section;
 /// Descriptions of kinds of values.
 pub(crate) mod form;
+/// The schema of expressions.
+pub(crate) mod expression_form;
 /// Kinds of values.
 pub(crate) mod kind;
 /// Kinds of values with a range.

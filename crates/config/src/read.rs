@@ -10,7 +10,7 @@ use crate::checks::tls::{NamedFile, Owner, named_files};
 use crate::config::Config;
 use crate::document::foreign_file;
 use crate::document::pieces::{self, Pieces};
-use crate::document::reader::{Findings, Reader, in_order};
+use crate::document::reader::{Findings, Reader, WrittenExpression, in_order};
 use crate::document::sources::{Source, Sources};
 use crate::document::surroundings::{Machine, Surroundings, shown_path};
 use crate::document::text::Document;
@@ -33,6 +33,8 @@ pub struct Reading {
     pub needs: Vec<Need>,
     /// The files of the configuration that were read, in order: each one before those that it includes.
     pub sources: Vec<String>,
+    /// The expressions that were read, also if there are mistakes elsewhere.
+    pub expressions: Vec<WrittenExpression>,
 }
 
 impl Reading {
@@ -73,6 +75,7 @@ impl Reading {
             warnings: Vec::new(),
             files: Vec::new(),
             needs: Vec::new(),
+            expressions: Vec::new(),
         }
     }
 }
@@ -133,7 +136,7 @@ fn examine_sources(
     });
     let (files, needs) = (named_files(&file, &reader), needs(&file, &reader));
     let settings = resolve(file, &mut reader);
-    let Findings { mistakes, warnings, files: names, secrets } = reader.finish();
+    let Findings { mistakes, warnings, files: names, secrets, expressions } = reader.finish();
     if !mistakes.is_empty() {
         let mut whose =
             sources.files.iter().filter_map(|file| Some((file, foreign_file::whose(&file.text)?)));
@@ -143,7 +146,7 @@ fn examine_sources(
     }
     // `resolve` has found no mistake, or returned nothing.
     let config = settings.map(|settings| Config::checked(settings, Document::new(sources, secrets)));
-    Reading { config, mistakes, warnings, files, needs, sources: names }
+    Reading { config, mistakes, warnings, files, needs, sources: names, expressions }
 }
 
 /// Reads files whose routes are apart; `None` if they have to be parsed as a whole.

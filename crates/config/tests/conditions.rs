@@ -262,3 +262,46 @@ fn conditions_are_listed_in_the_order_in_which_requests_meet_them() {
         matches!(&route.policies.options.access_log, Some(RouteLog::When(_, share)) if share.millionths() == 50_000)
     );
 }
+
+/// A condition that implies that of an earlier route leaves no request. If that is uncertain, there is no warning.
+#[test]
+fn a_route_whose_condition_is_implied_is_a_warning() {
+    let warnings = |top: &str, first: &str, second: &str| {
+        let listen = "[[listen]]\nname = \"web\"\naddress = \"127.0.0.1:8080\"\n";
+        let route = |when: &str| format!("[[route]]\n{when}\nrespond = {{ status = 204 }}\n");
+        let text = format!("{top}\n{listen}{}{}", route(first), route(second));
+        let reading = config::examine(&text, "f");
+        assert!(reading.config.is_some(), "{:?}", reading.mistakes);
+        reading.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let values = "values = { is_api = 'request.path.startsWith(\"/api\")' }";
+    for (top, first, second) in [
+        ("", "when = 'request.path.startsWith(\"/a\")'", "when = 'request.path == \"/abc\"'"),
+        (
+            "",
+            "when = 'client.address in \"10.0.0.0/8\"'",
+            "when = 'client.address in [\"10.1.0.0/16\", \"10.2.0.1\"]'",
+        ),
+        (
+            "",
+            "when = 'request.method in [\"GET\", \"HEAD\"]'",
+            "when = 'request.method == \"GET\" && request.host == \"a\"'",
+        ),
+        ("", "when = 'request.path.matches(\"^/a\")'", "when = 'request.path == \"/abc\"'"),
+        ("", "when = 'has(request.headers[\"x\"])'", "when = 'request.headers[\"x\"] == \"1\"'"),
+        (values, "when = 'values.is_api'", "when = 'request.path.startsWith(\"/api/v1\")'"),
+        ("", "when = 'client.port >= 10'", "when = 'client.port > 100'\npath = \"/\""),
+    ] {
+        let said = "f:8:1: route \"/ #2\" is never reached: the route in line 5 takes its requests";
+        assert_eq!(warnings(top, first, second), [said], "{first} {second}");
+    }
+    for (first, second) in [
+        ("when = 'request.path.startsWith(\"/abc\")'", "when = 'request.path.startsWith(\"/a\")'"),
+        ("when = 'request.path.matches(\"^/a\")'", "when = 'request.path.startsWith(\"/abc\")'"),
+        // A more specific path comes first, whatever the conditions are.
+        ("when = 'request.method == \"GET\"'", "when = 'request.method == \"GET\"'\npath = \"/a\""),
+        ("when = 'time.getHours() > 1'", "when = 'time.getHours() > 2 || request.host == \"a\"'"),
+    ] {
+        assert_eq!(warnings("", first, second), [""; 0], "{first} {second}");
+    }
+}

@@ -56,6 +56,51 @@ fn the_schema_has_every_option_of_the_page() {
         .filter_map(|option| option.rsplit('.').next())
         .filter(|name| !whole.contains(&format!("{name:?}:")))
         .collect();
-    // Of values that are text or a table the words say it.
-    assert_eq!(missing, ["include_subdomains", "preload", "down", "priority"]);
+    assert_eq!(missing, [""; 0]);
+}
+
+/// Editors show the names that an expression can use where it is written, and the type that it has.
+#[test]
+fn the_schema_knows_the_names_of_expressions() {
+    let schema = config::schema();
+    let names = |option: &serde_json::Value| -> Vec<String> {
+        let names = option["x-vanward-expression"]["names"].as_array().unwrap_or_else(|| panic!("{option}"));
+        names.iter().map(|name| format!("{}: {}", name["name"], name["type"]).replace('"', "")).collect()
+    };
+    let route = &schema["properties"]["route"]["items"]["properties"];
+    let access_log = &route["access_log"]["anyOf"][1]["anyOf"][1]["properties"]["when"];
+    let key = &schema["properties"]["map"]["additionalProperties"]["properties"]["key"];
+    for (option, of, known, unknown) in [
+        (&route["when"], Some("boolean"), "request.method: text", "client.user: text"),
+        (
+            &route["mirror"]["anyOf"][1]["properties"]["when"],
+            Some("boolean"),
+            "client.user: text",
+            "response.status: integer",
+        ),
+        (access_log, Some("boolean"), "response.time: duration", "nothing"),
+        (key, None, "client.address: address", "client.user: text"),
+        (
+            &schema["properties"]["values"]["additionalProperties"],
+            None,
+            "request.size: integer",
+            "client.user: text",
+        ),
+    ] {
+        let names = names(option);
+        assert!(names.iter().any(|name| name == known), "{option}");
+        assert!(!names.iter().any(|name| name == unknown), "{option}");
+        assert_eq!(option["x-vanward-expression"]["type"].as_str(), of, "{option}");
+        assert_eq!(option["type"], "string", "{option}");
+        let example = option["examples"][0].as_str().expect("it has one");
+        let text = format!(
+            "[map.x]\nkey = '{example}'\n[[listen]]\naddress = \"127.0.0.1:1\"\n[[route]]\nrespond = {{ status = 200 }}\n"
+        );
+        let text = if of.is_some() { text.replace("[map.x]", "[values]") } else { text };
+        assert!(config::parse(&text, "f").is_ok(), "{example}");
+        let description = option["description"].as_str().expect("it has one");
+        assert!(description.contains(known.split(':').next().unwrap_or_default()), "{description}");
+        assert!(description.contains("conditions.md"), "{description}");
+    }
+    assert!(names(&route["when"]).contains(&"request.headers[\\NAME\\]: text".to_owned()));
 }

@@ -47,6 +47,75 @@ fn values_are_known_in_every_place() {
     }
 }
 
+/// Maps with a key are values in texts, as they are in expressions.
+#[test]
+fn maps_are_known_in_every_place() {
+    let top = "[map.app]\nkey = 'request.host'\nentries = { a = \"blue\" }\n\
+               [map.banned]\nkey = 'client.address'\nkind = \"network\"\nentries = []";
+    for route in [
+        "upstream = \"blue\"\nrequest_headers = { set = { X-App = \"$map.app ${map.app} ${map.banned}\" } }",
+        "upstream = \"blue\"\nresponse_headers = { add = { X-App = \"${map.app}\" } }",
+        "upstream = \"blue\"\nrewrite = { path = \"/${map.app}\", host = \"${map.app}.internal\" }",
+        "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = [\"client\", \"${map.app}\"] }",
+        "upstream = \"blue\"\nvalues = { own = 'map.app ?? \"x\"' }\nrequest_headers = { set = { X = \"${own}${map.app}\" } }",
+        "upstream = \"${map.app}\"",
+        "redirect = { to = \"https://${map.app}.example.com$path\" }",
+        // Clients choose no other host than those of the map.
+        "redirect = { to = \"https://${map.app}/\" }",
+        "respond = { status = 200, body = \"app ${map.app}, $map.app\" }",
+        "files = { root = \"/tmp/${map.app}/public\" }",
+        "upstream = \"blue\"\ncache = { key_values = [\"map.app\"] }\n[cache]\nmemory = \"1MiB\"",
+        "upstream = \"blue\"\n[log]\ntarget = \"stdout\"\nformat = '$status \"${map.app}\" $map.banned'",
+        "upstream = \"blue\"\n[log]\ntarget = \"stdout\"\nformat = \"json\"\nfields = [\"status\", \"map.app\"]",
+        "split = { blue = 1, green = 1 }\nsticky = { by = \"${map.app}\" }",
+        "upstream = \"pool\"\n[upstream.pool]\nservers = [\"http://d\"]\nhash_key = \"${map.app}\"\nbalance = \"consistent-hash\"",
+        "upstream = \"blue\"\nresponse_headers = { use = \"app\" }\n[headers.app]\nset = { X-App = \"${map.app}\" }",
+    ] {
+        assert_eq!(said(top, route), [""; 0], "{route}");
+        let config = config(top, route);
+        // What is printed has the same meaning.
+        let printed = config.printed(&config);
+        assert_eq!(parse(&printed, "f").as_ref(), Ok(&config), "{printed}");
+    }
+}
+
+/// A map without key has no value for a request: the mistake says what to write.
+#[test]
+fn maps_without_key_are_no_values() {
+    const MAP: &str = "[map.app]\nentries = { a = \"b\" }";
+    const HINT: &str = "map.app has no key, so a request has no value of it; expected key = 'request.host' in [map.app], or \
+                        a value such as 'map.app[request.host]' in [values]";
+    for (route, place) in [
+        ("upstream = \"blue\"\nrequest_headers = { set = { X = \"a ${map.app}\" } }", "5:36: set: "),
+        ("upstream = \"${map.app}\"", "4:13: upstream: "),
+        ("respond = { status = 200, body = \"x ${map.app}\" }", "4:37: body: "),
+        ("files = { root = \"/srv/${map.app}\" }", "4:24: root: "),
+        ("upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${map.app}\" }", "5:36: key: "),
+        ("split = { blue = 1, green = 1 }\nsticky = { by = \"${map.app}\" }", "5:17: by: "),
+        (
+            "upstream = \"blue\"\ncache = { key_values = \"map.app\" }\n[cache]\nmemory = \"1MiB\"",
+            "5:24: key_values: ",
+        ),
+        ("upstream = \"blue\"\n[log]\ntarget = \"stdout\"\nformat = '$status ${map.app}'", "7:19: format: "),
+    ] {
+        assert_eq!(said(MAP, route), [format!("{place}{HINT}")], "{route}");
+    }
+    let set = "[map.app]\nkind = \"network\"\nentries = [\"10.0.0.0/8\"]";
+    let said_of_set = said(set, "upstream = \"blue\"\nrequest_headers = { set = { X = \"${map.app}\" } }");
+    assert!(
+        said_of_set[0].ends_with("or a value such as 'client.address in map.app' in [values]"),
+        "{said_of_set:?}"
+    );
+    // A misspelt name, and a map that has a mistake of its own.
+    let keyed = MAP.replace("entries", "key = 'request.host'\nentries");
+    let near = said(&keyed, "upstream = \"blue\"\nrequest_headers = { set = { X = \"${map.ap}\" } }");
+    assert!(near[0].contains("there is no variable $map.ap; did you mean \"$map.app\"?"), "{near:?}");
+    let near = said(&keyed, "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${map.ap}\" }");
+    assert!(near[0].contains("no value is named \"map.ap\"; did you mean \"${map.app}\"?"), "{near:?}");
+    let broken = said(&keyed.replace("request.host", "request.hots"), "upstream = \"${map.app}\"");
+    assert!(broken.len() == 1 && broken[0].contains("request.hots"), "{broken:?}");
+}
+
 #[test]
 fn mistakes_are_at_their_place() {
     const ROUTE: &str = "upstream = \"blue\"";
@@ -163,6 +232,144 @@ fn named_upstreams_are_checked_if_they_are_known() {
         let warned = "upstream: it is not known which upstreams";
         assert!(warnings.iter().any(|warning| warning.contains(warned)), "{warnings:?}");
     }
+}
+
+/// Names in the configuration have to be those of upstreams. Names in a file can change, so a wrong one is a warning.
+#[test]
+fn upstreams_that_a_map_names_are_checked() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let path = directory.path().join("colors");
+    let lines: String = (0..22).map(|number| format!("k{number:02} red{number:02}\n")).collect();
+    std::fs::write(&path, format!("a green\n{lines}")).expect("it is writable");
+    let of_file = format!("file = {path:?}");
+    let examined = |map: &str, route: &str| {
+        let top = format!("[map.color]\nkey = 'request.host'\n{map}");
+        let reading = examine(&file(&top, route), "f");
+        let is_meant = |sentence: &String| sentence != "no route leads to upstream \"bytes\"";
+        let said = |list: &[config::Mistake]| -> Vec<String> {
+            list.iter().map(|one| one.sentence()).filter(is_meant).collect()
+        };
+        (reading.config.clone(), said(&reading.mistakes), said(&reading.warnings))
+    };
+    const BY_MAP: &str = "upstream = \"${map.color}\"";
+    for (map, route) in [
+        ("entries = { a = \"blue\", b = \"green\" }", BY_MAP),
+        ("entries = { a = \"blue\" }\ndefault = \"green\"", BY_MAP),
+        ("entries = { a = \"blue\" }", "upstream = \"${c}\"\nvalues = { c = 'map.color ?? \"green\"' }"),
+    ] {
+        let (config, mistakes, warnings) = examined(map, route);
+        assert_eq!((mistakes, warnings), (Vec::new(), Vec::new()), "{map}");
+        let config = config.expect("is valid");
+        let Action::Named(named) = &config.routes[0].action else { panic!("it is named") };
+        // A command can give an entry any other of them.
+        assert_eq!(
+            named.upstreams.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["blue", "green"]
+        );
+    }
+    for (map, route, expected) in [
+        (
+            "entries = { a = \"blue\", b = \"gren\" }",
+            BY_MAP,
+            "upstream, by an entry of map.color: no upstream is named \"gren\"; did you mean \"green\"? Expected blue, green \
+             or bytes",
+        ),
+        (
+            "entries = { a = \"bytes\" }",
+            BY_MAP,
+            "upstream, by an entry of map.color: upstream \"bytes\" has a tcp:// server, which speaks no HTTP; expected \
+             http:// or https:// servers, or a listener with tcp",
+        ),
+        (
+            "entries = { a = \"blue\" }\ndefault = \"gren\"",
+            BY_MAP,
+            "upstream: no upstream is named \"gren\"; did you mean \"green\"? Expected blue, green or bytes",
+        ),
+    ] {
+        assert_eq!(examined(map, route).1, [expected], "{map}");
+    }
+    let (config, mistakes, warnings) = examined(&of_file, BY_MAP);
+    assert_eq!(mistakes, [""; 0]);
+    let config = config.expect("is valid");
+    let Action::Named(named) = &config.routes[0].action else { panic!("it is named") };
+    assert_eq!(config.possible_upstreams(named).as_deref(), Some("green"));
+    let listed: Vec<String> = (0..20).map(|number| format!("red{number:02}")).collect();
+    let expected =
+        format!("colors has names of no upstream: {} and 2 more; expected names of", listed.join(", "));
+    assert!(warnings.len() == 1 && warnings[0].contains(&expected), "{warnings:?}");
+}
+
+/// The status of a response can be a value. What it can be is checked, as far as the configuration says.
+#[test]
+fn statuses_of_values_are_checked() {
+    for (top, route) in [
+        (
+            "",
+            "respond = { status = \"${code}\" }\nvalues = { code = 'request.method == \"GET\" ? 200 : 405' }",
+        ),
+        ("", "respond = { status = \"${code}\" }\nvalues = { code = 'request.headers[\"x-code\"]' }"),
+        (
+            "",
+            "respond = { status = \"4${code}\", body = \"x\" }\nvalues = { code = 'request.headers[\"x-code\"]' }",
+        ),
+        (
+            "[map.code]\nkey = 'request.path'\ndefault = 404\nentries = { \"/a\" = 410, \"/b\" = 204 }",
+            "respond = { status = \"${map.code}\", body = \"x\" }",
+        ),
+    ] {
+        let config = config(top, route);
+        let Action::Respond(respond) = &config.routes[0].action else { panic!("it responds") };
+        assert!(respond.status.is_some(), "{route}");
+        let printed = config.printed(&config);
+        assert_eq!(parse(&printed, "f").as_ref(), Ok(&config), "{printed}");
+    }
+    const BY_MAP: &str = "respond = { status = \"${map.code}\" }";
+    const EXPECTED: &str = "expected a number or a text from 200 to 599";
+    for (top, route, expected) in [
+        (
+            "",
+            "respond = { status = \"${code}\" }\nvalues = { code = 'request.method == \"GET\" ? 200 : 600' }",
+            format!("3:22: status: \"600\" is not a status; {EXPECTED}"),
+        ),
+        (
+            "",
+            "respond = { status = \"${code}\" }\nvalues = { code = '\"2xx\"' }",
+            format!("3:22: status: \"2xx\" is not a status; {EXPECTED}"),
+        ),
+        (
+            "",
+            "respond = { status = \"${code}\" }\nvalues = { code = 'request.method == \"GET\"' }",
+            format!("3:22: status: ${{code}} is true or false, not a status; {EXPECTED}"),
+        ),
+        (
+            "[map.code]\nkey = 'request.path'\nentries = { \"/a\" = 410, \"/b\" = 99 }",
+            BY_MAP,
+            format!("5:22: status, by an entry of map.code: \"99\" is not a status; {EXPECTED}"),
+        ),
+        (
+            "",
+            "respond = { status = \"404\" }",
+            "3:22: status: this is a string; expected a whole number, 200 to 599, or a value such as \"${code}\"".to_owned(),
+        ),
+        (
+            "",
+            "respond = { status = \"${cod}\" }\nvalues = { code = '200' }",
+            "3:23: status: there is no variable $cod; did you mean \"$code\"? Expected a whole number, 200 to 599, or a value \
+             such as \"${code}\""
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(said(top, route), [expected], "{top} {route}");
+    }
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let path = directory.path().join("codes");
+    std::fs::write(&path, "/a 404\n/b none\n").expect("it is writable");
+    let reading = examine(&file(&format!("[map.code]\nkey = 'request.path'\nfile = {path:?}"), BY_MAP), "f");
+    let warnings: Vec<String> = reading.warnings.iter().map(|warning| warning.sentence()).collect();
+    assert!(
+        warnings[0].contains("codes has entries that are no status: none; expected 200 to 599"),
+        "{warnings:?}"
+    );
 }
 
 #[test]

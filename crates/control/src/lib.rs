@@ -68,6 +68,8 @@ mod alone;
 mod route_explained;
 /// Explains the conditions of a route's options.
 mod route_conditions;
+/// Values of a request in a route, for explanations.
+mod route_values;
 /// Sends traces to a collector.
 mod tracing;
 /// Signal handling.

@@ -13,7 +13,7 @@ use route::{
 };
 use serde_json::{Value, json};
 
-use crate::route_conditions;
+use crate::{route_conditions, route_values};
 
 struct ExplainTarget<'a> {
     is_https: bool,
@@ -251,7 +251,7 @@ impl Report<'_> {
         }
         let mut lines = vec![format!("The route is {}: {}.", route.name, self.action(route))];
         lines.extend(self.condition(route));
-        lines.extend(self.computed(route));
+        lines.extend(route_values::listed(route, &self.values));
         let Route { policies, .. } = route;
         let access =
             AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
@@ -404,7 +404,7 @@ impl Report<'_> {
                     .collect();
                 format!("split between upstreams: {}", shares.join(", "))
             }
-            Action::Named(named) => match self.named(named) {
+            Action::Named(named) => match route_values::upstream(named, &self.values) {
                 Ok(index) => format!("upstream {}, which its values name", name(index)),
                 Err(text) => format!("503, because its values name no upstream: {text:?}"),
             },
@@ -414,15 +414,22 @@ impl Report<'_> {
             }
             Action::Respond(respond) => {
                 let response = &respond.response;
+                let status = match route_values::status(respond, &self.values) {
+                    Ok(status) => status,
+                    Err(text) => return format!("500, because its values give no status: {text:?}"),
+                };
                 let mut body = response.body().to_vec();
                 if let Some(template) = &respond.body {
                     body.clear();
                     template.fill(&self.values, &mut body);
                 }
-                format!("{}, {} bytes of {}", response.status(), body.len(), response.content_type())
+                if !route::may_have_body(status) {
+                    body.clear();
+                }
+                format!("{status}, {} bytes of {}", body.len(), response.content_type())
             }
             Action::Files(files) => {
-                let folder = self.folder(files);
+                let folder = route_values::folder(files, &self.values);
                 let is_for_files = matches!(self.values.request.method, b"GET" | b"HEAD");
                 match files.otherwise.map(name) {
                     None => folder,
@@ -438,37 +445,6 @@ impl Report<'_> {
                 }
             }
         }
-    }
-
-    /// The upstream that values name, or the text that names none.
-    fn named(&self, named: &config::NamedUpstream) -> Result<usize, String> {
-        let mut text = Vec::new();
-        named.name.fill(&self.values, &mut text);
-        named.find(&text).ok_or_else(|| String::from_utf8_lossy(&text).into_owned())
-    }
-
-    fn folder(&self, files: &config::Files) -> String {
-        let root = files.root.display();
-        let Some(below) = &files.below else { return format!("files beneath {root}") };
-        let mut folder = Vec::new();
-        match below.fill_folder(&self.values, &mut folder) {
-            true => format!("files beneath {root}/{}", folder.escape_ascii()),
-            false => format!("404, because its values name no folder below {root}"),
-        }
-    }
-
-    /// The values that the request has in the route, one a line.
-    fn computed(&self, route: &Route) -> Option<String> {
-        let request = &self.values.request;
-        let lines = route.values.iter().map(|(name, value)| {
-            let mut text = None;
-            let mut show = |value: &[u8]| text = Some(value.escape_ascii().to_string());
-            request.conditions.value(value, request.path, &mut show);
-            let text = text.map_or_else(|| "absent".to_owned(), |text| format!("\"{text}\""));
-            format!("\n  {name} = {text}")
-        });
-        let lines: String = lines.collect();
-        (!lines.is_empty()).then(|| format!("Its values:{lines}"))
     }
 
     fn location(&self, redirect: &route::Redirect) -> String {
@@ -489,14 +465,17 @@ impl Report<'_> {
                 let shares = split.shares().map(|(index, weight)| (name(index), json!(weight)));
                 json!({ "split": shares.collect::<serde_json::Map<_, _>>() })
             }
-            Action::Named(named) => match self.named(named) {
+            Action::Named(named) => match route_values::upstream(named, &self.values) {
                 Ok(index) => json!({ "upstream": self.config.upstreams[index].name }),
                 Err(text) => json!({ "unknown_upstream": text }),
             },
             Action::Redirect(redirect) => {
                 json!({ "redirect": { "status": redirect.status.code(), "location": self.location(redirect) } })
             }
-            Action::Respond(respond) => json!({ "respond": { "status": respond.response.status() } }),
+            Action::Respond(respond) => {
+                let status = route_values::status(respond, &self.values).unwrap_or(500);
+                json!({ "respond": { "status": status } })
+            }
             Action::Files(files) => match files.otherwise {
                 None => json!({ "files": files.root }),
                 Some(index) => {
@@ -738,6 +717,7 @@ The server gets /v1/x?y.
                     [[listen]]\naddress = \"127.0.0.1:81\"\n\
                     [[route]]\nupstream = \"${app}\"\nvalues = { shown = 'values.app + \"!\"' }\n\
                     [[route]]\npath = \"/files\"\nfiles = { root = \"/srv/${app}\" }\n\
+                    [[route]]\npath = \"/code\"\nrespond = { status = \"${app}\", body = \"${app}\" }\n\
                     [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
         let config = config::parse(file, "f").expect("is valid");
         for (listener, path, field, action, values) in [
@@ -762,6 +742,27 @@ The server gets /v1/x?y.
                 Some(".."),
                 "404, because its values name no folder below /srv.",
                 "app = \"..\"",
+            ),
+            (
+                "127.0.0.1:81",
+                "/code",
+                Some("418"),
+                "418, 3 bytes of text/plain; charset=utf-8.",
+                "app = \"418\"",
+            ),
+            (
+                "127.0.0.1:81",
+                "/code",
+                Some("304"),
+                "304, 0 bytes of text/plain; charset=utf-8.",
+                "app = \"304\"",
+            ),
+            (
+                "127.0.0.1:81",
+                "/code",
+                Some("a"),
+                "500, because its values give no status: \"a\".",
+                "app = \"a\"",
             ),
             ("own", "/p", Some("x"), "503, because its values name no upstream: \"of/p\".", "app = \"of/p\""),
         ] {

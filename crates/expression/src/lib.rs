@@ -46,6 +46,7 @@ mod explain;
 /// Conditions that follow from others.
 mod imply;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,6 +64,15 @@ use cost::Cost;
 use evaluate::Evaluation;
 use fault::Span;
 use node::{Definition, Node, NodeOperation};
+
+/// The texts that a value can be, whatever a request has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PossibleTexts<'e> {
+    /// Constants, in the order of the expression.
+    pub constants: Vec<Cow<'e, [u8]>>,
+    /// Maps whose values it can be, by their numbers ([`Map::number`]).
+    pub maps: Vec<u16>,
+}
 
 /// A compiled expression.
 ///
@@ -219,10 +229,10 @@ impl Expression {
         self.cost.scratch_peak
     }
 
-    /// The texts that the value can be, in the order of the expression; `None` if they depend on more than constants. The
-    /// value may also be absent: see [`Expression::kind`].
-    pub fn possible_texts(&self) -> Option<Vec<&[u8]>> {
-        let mut found = Vec::new();
+    /// The texts that a text or an integer can be; `None` if they depend on more than constants and maps. The value may also
+    /// be absent: see [`Expression::kind`].
+    pub fn possible_texts(&self) -> Option<PossibleTexts<'_>> {
+        let mut found = PossibleTexts::default();
         self.root.possible_texts(&mut found).map(|()| found)
     }
 

@@ -1,17 +1,18 @@
 //! The checked tree: names and types are known, constants are compiled. Evaluation walks this tree.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use memchr::memmem;
 
-use crate::Expression;
 use crate::calendar::CalendarPart;
 use crate::facts::{Fact, FactFamily, Key};
 use crate::fault::Span;
 use crate::networks::NetworkSet;
 use crate::pattern::Pattern;
 use crate::value::{ValueKind, ValueType};
+use crate::{Expression, PossibleTexts};
 
 /// A part of an expression, with its place and its type.
 #[derive(Debug, Clone)]
@@ -200,10 +201,16 @@ impl Node {
         }
     }
 
-    /// Adds the texts that the value can be; `None` if they are not all constants.
-    pub(crate) fn possible_texts<'n>(&'n self, found: &mut Vec<&'n [u8]>) -> Option<()> {
+    /// Adds the texts that the value can be; `None` if they depend on more than constants and maps.
+    pub(crate) fn possible_texts<'n>(&'n self, found: &mut PossibleTexts<'n>) -> Option<()> {
         match &self.operation {
-            NodeOperation::Text(text) => found.push(text),
+            NodeOperation::Text(text) => found.constants.push(Cow::Borrowed(text)),
+            NodeOperation::Number(number) if self.kind.of == ValueType::Integer => {
+                found.constants.push(number.to_string().into_bytes().into());
+            }
+            NodeOperation::Lookup(map, _) if matches!(self.kind.of, ValueType::Text | ValueType::Integer) => {
+                found.maps.push(*map);
+            }
             NodeOperation::Choose(parts) => {
                 parts[1].possible_texts(found)?;
                 parts[2].possible_texts(found)?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allocation_counter::measure;
 use expression::{
-    EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Fact, FactFamily, Facts, Key, Schema,
-    Value, ValueMemory,
+    EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Fact, FactFamily, Facts, Key, Map,
+    PossibleTexts, Schema, Value, ValueMemory, ValueType,
 };
 
 use crate::exchange::Exchange;
@@ -144,18 +144,31 @@ fn values_have_a_plain_form() {
 fn the_texts_of_constants_are_known() {
     let schema = Schema::new(ExchangeStage::Request);
     let schema = schema.clone().with_definition("values.a", defined(r#""a""#, &schema));
+    let map = |number, values| Map { number, keys: ValueType::Text, values: Some(values) };
+    let schema = schema.with_map("map.texts", map(3, ValueType::Text));
+    let schema = schema.with_map("map.numbers", map(4, ValueType::Integer));
     for (text, expected) in [
-        (r#""a""#, Some(&["a"][..])),
-        (r#"request.method == "GET" ? "a" : request.host == "b" ? "b" : "c""#, Some(&["a", "b", "c"])),
-        (r#"request.method == "GET" ? values.a : "b""#, Some(&["a", "b"])),
+        (r#""a""#, Some((&["a"][..], &[][..]))),
+        (r#"request.method == "GET" ? "a" : request.host == "b" ? "b" : "c""#, Some((&["a", "b", "c"], &[]))),
+        (r#"request.method == "GET" ? values.a : "b""#, Some((&["a", "b"], &[]))),
+        (r#"map.texts[request.host]"#, Some((&[], &[3]))),
+        (r#"map.texts[request.host] ?? map.texts["x"] ?? "b""#, Some((&["b"], &[3, 3]))),
+        (r#"map.texts[request.host] ?? request.host"#, None),
+        (r#"(map.texts[request.host] ?? "").lowerAscii()"#, None),
+        (r#"map.numbers[request.host] ?? 404"#, Some((&["404"], &[4]))),
+        (r#"request.method == "GET" ? 200 : -1"#, Some((&["200", "-1"], &[]))),
+        (r#"request.method == "GET" ? 200 : 1 + 1"#, None),
+        (r#"duration("1s")"#, None),
         (r#"request.headers["a"] ?? "b""#, None),
         (r#""a" + "b""#, None),
-        ("1", None),
+        ("1", Some((&["1"], &[]))),
     ] {
         let expression = defined(text, &schema);
-        let texts = expression.possible_texts();
-        let expected = expected.map(|texts| texts.iter().map(|text| text.as_bytes()).collect());
-        assert_eq!(texts, expected, "{text}");
+        let expected = expected.map(|(constants, maps)| PossibleTexts {
+            constants: constants.iter().map(|text| text.as_bytes().into()).collect(),
+            maps: maps.to_vec(),
+        });
+        assert_eq!(expression.possible_texts(), expected, "{text}");
     }
 }
 

@@ -248,7 +248,7 @@ impl LogField {
             Self::ResponseHeader(name) => return format!("sc({})", text(name)),
             Self::Cookie(name) => return format!("x-cookie({})", text(name)),
             Self::Argument(name) => return format!("x-arg({})", text(name)),
-            Self::Value(name) => return format!("x-{}", name.replace('_', "-")),
+            Self::Value(name) => return format!("x-{}", name.replace(['_', '.'], "-")),
             _ => {}
         }
         let Some(named) = NAMED.iter().find(|named| named.field == *self) else { return String::new() };

@@ -239,6 +239,11 @@ impl MapTable {
         self.numbered().map(|(_, entry)| entry)
     }
 
+    /// The values of all entries, each once.
+    pub fn distinct_values(&self) -> impl Iterator<Item = Value<'_>> {
+        self.values.distinct()
+    }
+
     /// All entries with their numbers.
     pub(crate) fn numbered(&self) -> Box<dyn Iterator<Item = (u32, MapEntry<'_>)> + '_> {
         let text = |entry: u32| String::from_utf8_lossy(self.keys.text(entry));

@@ -97,7 +97,11 @@ impl Values {
     /// The value of an entry.
     #[inline]
     pub(crate) fn value(&self, entry: u32) -> Value<'_> {
-        let place = self.places.get(entry as usize).copied().unwrap_or(0);
+        self.at(self.places.get(entry as usize).copied().unwrap_or(0))
+    }
+
+    #[inline]
+    fn at(&self, place: u32) -> Value<'_> {
         let number = || self.numbers.get(place as usize).copied().unwrap_or(0);
         match self.of {
             None => Value::Boolean(true),
@@ -106,6 +110,12 @@ impl Values {
             Some(ValueType::Duration) => Value::Duration(number()),
             Some(_) => Value::Text(self.texts.text(place)),
         }
+    }
+
+    /// The values of all entries, each once.
+    pub(crate) fn distinct(&self) -> impl Iterator<Item = Value<'_>> {
+        let count = self.texts.len().max(self.numbers.len()).max(usize::from(self.entry_count > 0));
+        (0..count as u32).map(|place| self.at(place))
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {

@@ -147,11 +147,19 @@ impl<'t> LineMap<'t> {
         self.lines.partition_point(|start| *start <= offset)
     }
 
+    /// The line and the column, both from 1.
+    pub fn line_and_column(&self, offset: usize) -> (usize, usize) {
+        (self.line(offset), self.before(offset).trim_start_matches('\u{feff}').chars().count() + 1)
+    }
+
+    /// The part of a line before this offset.
+    fn before(&self, offset: usize) -> &'t str {
+        self.text.get(self.lines[self.line(offset) - 1]..offset).unwrap_or_default()
+    }
+
     /// Describes a mistake at this byte range of the text.
     pub fn mistake(&self, at: &Range<usize>, message: impl Into<String>) -> Mistake {
-        let line = self.line(at.start);
-        let before = self.text.get(self.lines[line - 1]..at.start).unwrap_or_default();
-        let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
+        let (line, column) = self.line_and_column(at.start);
         Mistake {
             file: self.file.to_owned(),
             line,
@@ -161,7 +169,7 @@ impl<'t> LineMap<'t> {
             nearest: None,
             hint: None,
             excerpt: excerpt(
-                before,
+                self.before(at.start),
                 self.text.get(at.start..).unwrap_or_default(),
                 self.text.get(at.clone()).unwrap_or_default(),
             ),

@@ -153,6 +153,7 @@ failures! {
     TokenKeysMissing Proxy 503 "token-keys-missing" "proxy_internal_error" "The keys for verifying tokens are not available yet.",
     NoServer Proxy 503 "no-server" "destination_unavailable" "No server is available.",
     NamedUpstreamUnknown Proxy 503 "named-upstream-unknown" "destination_not_found" "No server is configured for this request.",
+    StatusInvalid Proxy 500 "status-invalid" "proxy_internal_error" "The response has no valid status.",
     // Kubernetes' Gateway API: a backend that does not exist is answered with 500.
     NoBackend Proxy 500 "no-backend" "destination_unavailable" "No server is configured for this request.",
     Shed Proxy 503 "shed" "connection_limit_reached" "Too many requests are in progress.",
@@ -222,7 +223,7 @@ causes! {
         ClientCertificate BadProxyHeader ProxyHeaderTimeout TunnelIdle FileForbidden FileUnreadable
         FileTruncated FaultInjected UpstreamMalformed UpstreamHeadTooLarge UpstreamInterims UpstreamFraming
         UpstreamSwitch UpstreamUndecodable UpstreamStatus AuthUnreachable AuthFailed AuthTooLarge AuthTimeout
-        Maintenance NamedUpstreamUnknown NoBackend PurgesFull NotUpgraded FetchFailed NotStored RequestTimeout;
+        Maintenance NamedUpstreamUnknown StatusInvalid NoBackend PurgesFull NotUpgraded FetchFailed NotStored RequestTimeout;
 }
 
 impl Failure {
@@ -258,7 +259,7 @@ impl Failure {
         use Failure::{
             BotRefused, BotUnsigned, ConcurrencyLimited, Denied, FileHidden, FileMethod, Forbidden,
             Maintenance, Misdirected, NamedUpstreamUnknown, NoFile, NoRoute, PreconditionFailed, RateLimited,
-            TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
+            StatusInvalid, TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
         };
         matches!(
             self,
@@ -275,6 +276,7 @@ impl Failure {
                 | ConcurrencyLimited
                 | NoRoute
                 | NamedUpstreamUnknown
+                | StatusInvalid
                 | Misdirected
                 | NoFile
                 | FileHidden

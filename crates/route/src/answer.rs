@@ -126,6 +126,21 @@ pub(crate) fn has_empty_host(url: &[u8]) -> bool {
     host.first().is_none_or(|byte| b":/?#".contains(byte))
 }
 
+/// RFC 9110 §15: statuses of final responses.
+const STATUSES: RangeInclusive<u16> = 200..=599;
+
+/// Parses the status of a response, 200 to 599, in three digits.
+pub fn response_status(text: &[u8]) -> Option<u16> {
+    let is_number = text.len() == 3 && text.iter().all(u8::is_ascii_digit);
+    let status = std::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()?;
+    STATUSES.contains(&status).then_some(status)
+}
+
+/// Whether a response with this status may have a body (RFC 9110 §15.3.5, §15.3.6 and §15.4.5).
+pub fn may_have_body(status: u16) -> bool {
+    !matches!(status, 204 | 205 | 304)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedResponse {
     status: u16,
@@ -157,10 +172,10 @@ impl FixedResponse {
         body: impl Into<Vec<u8>>,
     ) -> Result<Self, FixedResponseError> {
         let body = body.into();
-        if !(200..=599).contains(&status) {
+        if !STATUSES.contains(&status) {
             return Err(FixedResponseError::Status(status));
         }
-        if matches!(status, 204 | 205 | 304) && !body.is_empty() {
+        if !may_have_body(status) && !body.is_empty() {
             return Err(FixedResponseError::Body(status));
         }
         if content_type.is_empty() || content_type.chars().any(char::is_control) {
@@ -295,6 +310,15 @@ impl<Page> ErrorPages<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statuses_have_three_digits() {
+        for (text, status) in [("200", Some(200)), ("599", Some(599)), ("404", Some(404))].into_iter().chain(
+            ["", "20", "199", "600", "+20", "0404", " 200", "2e2", "99999999999"].map(|text| (text, None)),
+        ) {
+            assert_eq!(response_status(text.as_bytes()), status, "{text}");
+        }
+    }
     use crate::request::{NoFields, RequestParts};
     use crate::variable_values::TlsFacts;
 

@@ -74,7 +74,10 @@ mod location;
 mod set_cookie;
 
 pub use access::{AccessDecision, AccessList};
-pub use answer::{ErrorPages, FixedResponse, FixedResponseError, PageFor, Redirect, RedirectStatus};
+pub use answer::{
+    ErrorPages, FixedResponse, FixedResponseError, PageFor, Redirect, RedirectStatus, may_have_body,
+    response_status,
+};
 pub use auth_key::{AuthKeyPart, write_auth_key};
 pub use basic::{
     CREDENTIAL_BYTES_MAX, Credentials, CredentialsDigest, CredentialsError, UserFault, UserFaultKind, Users,

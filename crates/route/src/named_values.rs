@@ -1,5 +1,6 @@
-//! Values: named expressions that templates use like variables.
+//! Values: named expressions that templates use like variables. A map with a key is one as well.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use expression::{Expression, Fact, FactFamily};
@@ -7,9 +8,14 @@ use expression::{Expression, Fact, FactFamily};
 use crate::pattern::BytePattern;
 use crate::template::VARIABLES;
 
-/// Names of expressions for templates, such as `${app}`. A later one replaces an earlier one of the same name.
+/// Names of expressions for templates, such as `${app}`, and maps, such as `${map.tenant}`. A later value replaces an
+/// earlier one of the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NamedValues(Vec<NamedValue>);
+pub struct NamedValues {
+    values: Vec<NamedValue>,
+    /// By `map.NAME`. All routes share them.
+    maps: Option<Arc<BTreeMap<Box<str>, Arc<Expression>>>>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NamedValue {
@@ -21,35 +27,49 @@ struct NamedValue {
 
 impl NamedValues {
     /// No values.
-    pub const NONE: &'static Self = &Self(Vec::new());
+    pub const NONE: &'static Self = &Self { values: Vec::new(), maps: None };
 
     /// Adds a name for an expression.
     pub fn add(&mut self, name: &str, meaning: &Arc<Expression>) {
         let named = Arc::new(Expression::from_name(&format!("values.{name}"), meaning));
         let value = NamedValue { name: name.into(), meaning: Arc::clone(meaning), named };
-        match self.0.iter_mut().find(|known| *known.name == *name) {
+        match self.values.iter_mut().find(|known| *known.name == *name) {
             Some(known) => *known = value,
-            None => self.0.push(value),
+            None => self.values.push(value),
         }
+    }
+
+    /// Adds a map, whose name begins with `map.`, and its value for the key of a request.
+    pub fn add_map(&mut self, name: &str, meaning: &Arc<Expression>) {
+        let maps = Arc::make_mut(self.maps.get_or_insert_default());
+        maps.insert(name.into(), Arc::new(Expression::from_name(name, meaning)));
     }
 
     /// The expression behind a name: evaluated like a condition that consists of this name.
     pub fn find(&self, name: &str) -> Option<&Arc<Expression>> {
-        self.0.iter().find(|known| *known.name == *name).map(|known| &known.named)
+        let value = self.values.iter().find(|known| *known.name == *name).map(|known| &known.named);
+        value.or_else(|| self.maps.as_ref()?.get(name))
     }
 
-    /// Names and expressions, in the order in which the names were added first.
+    /// The names of values and maps.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let maps = self.maps.iter().flat_map(|maps| maps.keys());
+        self.values.iter().map(|known| &known.name).chain(maps).map(|name| &**name)
+    }
+
+    /// Names and expressions without maps, in the order in which the names were added first.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Expression>)> {
-        self.0.iter().map(|known| (&*known.name, &known.named))
+        self.values.iter().map(|known| (&*known.name, &known.named))
     }
 
-    /// Names, and the expressions that were given names.
+    /// Names without maps, and the expressions that were given names.
     pub fn meanings(&self) -> impl Iterator<Item = (&str, &Arc<Expression>)> {
-        self.0.iter().map(|known| (&*known.name, &known.meaning))
+        self.values.iter().map(|known| (&*known.name, &known.meaning))
     }
 
+    /// Whether there are neither values nor maps.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty() && self.maps.is_none()
     }
 }
 

@@ -185,7 +185,7 @@ pub enum TemplateFault {
     #[error("there is no variable ${name}")]
     Unknown {
         name: String,
-        /// The names of values that the template could use.
+        /// The names of values and maps that the template could use.
         values: Vec<String>,
     },
     /// A family without a name, or with an invalid one: `$header.`.
@@ -437,7 +437,7 @@ impl TemplateReader<'_> {
     }
 
     /// Checks the end of a URL's host: only text, or a variable that is the whole host or all but its first labels, and
-    /// that clients cannot choose freely. Of a value that is one of several constants, clients choose no other text.
+    /// that clients cannot choose freely. Of a value that is one of several constants, or in a map, clients choose no other text.
     fn check_end(&self) -> Result<(), TemplateFault> {
         let (TemplateUse::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
         match self.pieces.as_slice() {
@@ -506,8 +506,10 @@ fn bare_name(text: &str) -> &str {
         return &text[..digits];
     }
     let word = run(text, |byte| byte.is_ascii_lowercase() || byte == b'_');
-    let is_family =
-        matches!(&text[..word], "tls" | "header" | "cookie" | "arg" | "capture" | "time" | "response_header");
+    let is_family = matches!(
+        &text[..word],
+        "tls" | "header" | "cookie" | "arg" | "capture" | "time" | "response_header" | "map"
+    );
     match text[word..].strip_prefix('.') {
         Some(member) if is_family => {
             let member = run(member, |byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -569,11 +571,7 @@ impl Variable {
                 let value = values.and_then(|values| values.find(name)).cloned();
                 return value.map(Self::Value).ok_or_else(|| TemplateFault::Unknown {
                     name: name.to_owned(),
-                    values: values
-                        .iter()
-                        .flat_map(|values| values.iter())
-                        .map(|(name, _)| name.into())
-                        .collect(),
+                    values: values.iter().flat_map(|values| values.names()).map(str::to_owned).collect(),
                 });
             }
         })

@@ -92,6 +92,34 @@ fn folders_are_below() {
     }
 }
 
+/// A map is escaped as a value is.
+#[test]
+fn maps_are_filled_in_like_values() {
+    let schema = Schema::new(ExchangeStage::Request);
+    let host = Expression::new("request.host", &schema, &ExpressionLimits::default()).expect("is valid");
+    let mut values = values(&[("x", "'value'")]);
+    values.add_map("map.tenant", &Arc::new(host));
+    let fields: [(&str, &str); 0] = [];
+    let facts = RequestFacts { host: b"a/b\r\n", ..facts(&fields) };
+    let request = VariableValues::from_request(facts.parts(0, b"/p"), "https");
+    for (place, text, expected) in [
+        (TemplateUse::FieldValue, "${map.tenant}|$map.tenant.$x", "a/b  |a/b  .value"),
+        (TemplateUse::Path, "/${map.tenant}", "/a/b%0D%0A"),
+        (TemplateUse::Location, "/?q=${map.tenant}", "/?q=a/b%0D%0A"),
+        (TemplateUse::Content(ContentSyntax::Plain), "$map.tenant ${map.tenant}", "$map.tenant a/b\r\n"),
+    ] {
+        let mut out = Vec::new();
+        template(text, place, &values).fill(&request, &mut out);
+        assert_eq!(String::from_utf8(out).expect("is text"), expected, "{text}");
+    }
+    assert_eq!(values.names().collect::<Vec<_>>(), ["x", "map.tenant"]);
+    assert_eq!(values.iter().count(), 1, "lists of values are without maps");
+    let error = RouteTemplate::new("$map.x", TemplateUse::FieldValue, TemplateStage::Route, &values);
+    let names = ["x", "map.tenant"].map(str::to_owned).to_vec();
+    let fault = TemplateFault::Unknown { name: "map.x".to_owned(), values: names };
+    assert_eq!(error.expect_err("it is unknown").fault, fault);
+}
+
 #[test]
 fn mistakes_and_properties_of_templates_with_values() {
     let values = values(&[

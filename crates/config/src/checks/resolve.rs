@@ -30,6 +30,7 @@ use crate::tables::listen::{
     Listen, Listener, Passthrough, listener_names, passthrough as passthrough_options,
 };
 use crate::tables::log;
+use crate::tables::map::Map;
 use crate::tables::names::{Names, unique};
 use crate::tables::profile::{OwnProfile, with_profiles};
 use crate::tables::request_buffering;
@@ -48,7 +49,7 @@ use crate::tables::values;
 pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Settings> {
     let inherited = defaults::apply(&file.route_defaults, &mut file.routes);
     check_listeners(&file, reader);
-    let names = names(&file);
+    let names = names(&file, reader);
     let onward: Vec<Onward> =
         file.listen.iter().map(|listen| onward(&listen.value, &names, reader)).collect();
     let routes = routes(&file, &inherited, &names, reader);
@@ -77,7 +78,8 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_header_sets(&file.headers, &header_sets, reader);
     warn_of_unused(&file, &routes, &onward, reader);
     warn_of_unreachable(&file, &routes, reader);
-    if reader.has_mistakes() { None } else { meaning(file, routes, onward, faults) }
+    let values = names.values;
+    if reader.has_mistakes() { None } else { meaning(file, values, routes, onward, faults) }
 }
 
 fn check_listeners(file: &File, reader: &mut Reader<'_>) {
@@ -108,7 +110,7 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
     }
 }
 
-fn names(file: &File) -> Names<'_> {
+fn names<'f>(file: &'f File, reader: &Reader<'_>) -> Names<'f> {
     let mut listeners: HashMap<String, usize> = HashMap::new();
     for (index, name) in listener_names(&file.listen).into_iter().enumerate() {
         listeners.entry(name).or_insert(index);
@@ -136,7 +138,8 @@ fn names(file: &File) -> Names<'_> {
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
         has_https: file.upstreams.iter().map(|(_, _, written)| has_https(written)).collect(),
         protocols: file.upstreams.iter().map(|(_, _, written)| written.spoken()).collect(),
-        values: Arc::new(values::named(NamedValues::NONE, &file.values)),
+        values: Arc::new(values::of_file(&file.values, &reader.expression_names)),
+        maps: &file.maps,
     }
 }
 
@@ -239,13 +242,13 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], onward: &[Onward], read
 /// Converts a file without mistakes to settings.
 fn meaning(
     mut file: File,
+    values: Arc<NamedValues>,
     routes: Vec<Option<Route>>,
     onward: Vec<Onward>,
     faults: Option<Faults>,
 ) -> Option<Settings> {
     let names = listener_names(&file.listen);
     let logged = logged_values(&file);
-    let values = Arc::new(values::named(NamedValues::NONE, &file.values));
     let dashboard = dashboard(&mut file);
     with_profiles(&mut file.listen, &file.profiles);
     let listeners = file.listen.into_iter().zip(names).zip(onward);
@@ -306,10 +309,11 @@ fn meaning(
     })
 }
 
-/// The names of values that lines of an access log may have: those of the top level and of all routes.
+/// The names of values that lines of an access log may have: those of the top level, of all routes, and of maps.
 fn logged_values(file: &File) -> HashSet<String> {
     let of_routes = file.routes.iter().flat_map(|route| &route.value.values);
-    file.values.iter().chain(of_routes).map(|value| value.name.clone()).collect()
+    let maps = file.maps.iter().filter(|map| map.key.is_some()).map(Map::full_name);
+    file.values.iter().chain(of_routes).map(|value| value.name.clone()).chain(maps).collect()
 }
 
 /// Converts the options of the dashboard to settings.

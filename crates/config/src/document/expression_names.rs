@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, Map, Schema};
+use expression::{ExchangeStage, Expression, Map, Schema, ValueType};
 
 /// Names that a configuration adds to expressions, in the order of their declarations.
 #[derive(Debug, Clone, Default)]
@@ -55,15 +55,27 @@ impl ExpressionNames {
 
     /// The expression behind a name, if it has one.
     pub(crate) fn definition(&self, name: &str) -> Option<&Arc<Expression>> {
-        self.known().find_map(|(known, meaning)| match meaning {
-            ExpressionName::Definition(expression) if known == name => Some(expression),
-            _ => None,
+        self.definitions().find(|(known, _)| *known == name).map(|(_, expression)| expression)
+    }
+
+    /// The names of expressions: values, and maps with a key.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = (&str, &Arc<Expression>)> {
+        self.known().filter_map(|(name, meaning)| match meaning {
+            ExpressionName::Definition(expression) => Some((name.as_str(), expression)),
+            ExpressionName::Map(_) => None,
         })
     }
 
-    /// All added names.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.known().map(|(name, _)| name.as_str())
+    /// Explains why a name has no value for a request, with what to write instead; `None` if it is not a map without key.
+    pub(crate) fn map_without_key(&self, name: &str) -> Option<(String, String)> {
+        let map = self.known().find_map(|(known, meaning)| match meaning {
+            ExpressionName::Map(map) if known == name => Some(map),
+            _ => None,
+        })?;
+        let key = if map.keys == ValueType::Address { "client.address" } else { "request.host" };
+        let value = if map.values.is_some() { format!("{name}[{key}]") } else { format!("{key} in {name}") };
+        let expected = format!("key = '{key}' in [{name}], or a value such as '{value}' in [values]");
+        Some((format!("{name} has no key, so a request has no value of it"), expected))
     }
 
     /// The names that expressions at this stage can use.

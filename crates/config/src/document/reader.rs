@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
+use expression::Expression;
 use mistake::{LineMap, Mistake, PlainWords, toml_syntax};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -88,6 +90,8 @@ pub(crate) struct Reader<'t> {
     of_defaults: HashSet<(usize, usize, String)>,
     /// The names that the file has added to expressions so far.
     pub(crate) expression_names: ExpressionNames,
+    /// The expressions that were read, with option and position.
+    expressions: Vec<(usize, String, Arc<Expression>)>,
 }
 
 /// A route with options from `[route_defaults]`.
@@ -152,6 +156,7 @@ impl<'t> Reader<'t> {
             heir: None,
             of_defaults: HashSet::new(),
             expression_names: ExpressionNames::default(),
+            expressions: Vec::new(),
         };
         let mut substitution = Substitution::new(surroundings);
         let mut root: Option<DeTable<'t>> = None;
@@ -432,9 +437,30 @@ impl<'t> Reader<'t> {
         may_lack
     }
 
+    /// Adds the mistake that a text uses a map without key. Returns whether that is the reason why `variable` is unknown, or
+    /// may be because of a mistake that is reported already.
+    pub(crate) fn refuses_map(&mut self, at: &Span, option: &str, variable: &str) -> bool {
+        if variable.starts_with("map.") && self.may_lack_names(variable) {
+            return true;
+        }
+        let Some((why, expected)) = self.expression_names.map_without_key(variable) else { return false };
+        self.add(self.mistake(at, format!("{option}: {why}")).expecting(expected));
+        true
+    }
+
+    /// Remembers an expression, whose option has this name in the file.
+    pub(crate) fn note_expression(&mut self, at: &Span, option: String, expression: &Arc<Expression>) {
+        self.expressions.push((at.start, option, Arc::clone(expression)));
+    }
+
     /// Adds a mistake about the value of the option `name`.
     pub(crate) fn refuse(&mut self, at: &Span, name: &str, error: &ValueError) {
         let at = &error.fault.offset().map_or(at.clone(), |offset| self.within(at, offset));
+        if let Some(variable) = error.fault.unknown_variable()
+            && self.refuses_map(at, name, variable)
+        {
+            return;
+        }
         let mistake = self.mistake(at, format!("{name}: {}", error.fault));
         self.add(mistake.expecting(error.expected).meaning(error.fault.meant()));
     }
@@ -473,7 +499,20 @@ impl<'t> Reader<'t> {
         }
         in_order(&mut self.warnings, &files);
         self.warnings.dedup();
-        Findings { mistakes: self.mistakes, warnings: self.warnings, files, secrets: self.secrets }
+        let expressions = std::mem::take(&mut self.expressions);
+        let place = |(offset, option, expression): (usize, String, Arc<Expression>)| {
+            let (places, at) = self.place(&(offset..offset));
+            let (line, column) = places.line_and_column(at.start);
+            WrittenExpression { file: places.file().to_owned(), line, column, option, expression }
+        };
+        let expressions = expressions.into_iter().map(place).collect();
+        Findings {
+            mistakes: self.mistakes,
+            warnings: self.warnings,
+            files,
+            secrets: self.secrets,
+            expressions,
+        }
     }
 }
 
@@ -484,6 +523,18 @@ pub(crate) struct Findings {
     /// The files that were read.
     pub(crate) files: Vec<String>,
     pub(crate) secrets: Vec<Secret>,
+    pub(crate) expressions: Vec<WrittenExpression>,
+}
+
+/// An expression of a configuration, and where it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WrittenExpression {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    /// The option, such as `route.when`, `values.app` or `map.tenant.key`.
+    pub option: String,
+    pub expression: Arc<Expression>,
 }
 
 /// Sorts mistakes as their places are in `files`.

@@ -194,19 +194,27 @@ impl ValueFault {
             ValueFault::SocketAddress { nearest, .. }
             | ValueFault::Prefix { nearest, .. }
             | ValueFault::Unknown { nearest, .. } => nearest.clone(),
-            ValueFault::Template(TemplateError {
-                fault: TemplateFault::Unknown { name, values }, ..
-            })
-            | ValueFault::HeaderEdit(HeaderEditError::Value(TemplateError {
-                fault: TemplateFault::Unknown { name, values },
-                ..
-            })) => {
+            ValueFault::Template(error) | ValueFault::HeaderEdit(HeaderEditError::Value(error)) => {
+                let TemplateFault::Unknown { name, values } = &error.fault else { return None };
                 let known = VARIABLES.into_iter().chain(values.iter().map(String::as_str));
                 nearest(name, known).map(|name| format!("${name}"))
             }
             ValueFault::Expression(fault) => fault.nearest.clone(),
             ValueFault::NoScheme(written) if !written.contains(['/', ' ']) => {
                 Some(format!("http://{written}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The name of a variable that does not exist, if that is the mistake.
+    pub(crate) fn unknown_variable(&self) -> Option<&str> {
+        match self {
+            ValueFault::Template(error) | ValueFault::HeaderEdit(HeaderEditError::Value(error)) => {
+                match &error.fault {
+                    TemplateFault::Unknown { name, .. } => Some(name),
+                    _ => None,
+                }
             }
             _ => None,
         }

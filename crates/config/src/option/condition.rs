@@ -17,9 +17,14 @@ pub(crate) struct ConditionKind;
 
 pub(crate) const CONDITION: &str = "a condition such as 'request.method == \"GET\"'";
 
+/// The form of conditions that are evaluated at this stage.
+pub(crate) fn condition_form(stage: ExchangeStage) -> Form {
+    Form::Expression { expected: CONDITION, of: Some(ValueType::Boolean), stage }
+}
+
 impl Described for ConditionKind {
     fn form(&self) -> Form {
-        Form::words(CONDITION)
+        condition_form(ExchangeStage::Request)
     }
 }
 
@@ -29,8 +34,10 @@ impl Kind<Arc<Expression>> for ConditionKind {
             refuse_type(written, self.expected(), reader);
             return None;
         };
-        let at = written.value.span();
-        read_condition(written.name, &Located { value: text.as_ref(), at }, ExchangeStage::Request, reader)
+        let text = Located { value: text.as_ref(), at: written.value.span() };
+        let condition = read_condition(written.name, &text, ExchangeStage::Request, reader)?;
+        reader.note_expression(&text.at, written.full_name(), &condition);
+        Some(condition)
     }
 
     fn print(&self, condition: &Arc<Expression>) -> Option<String> {

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use expression::{ExchangeStage, ValueType};
 use serde_json::{Value, json};
 
+use crate::option::expression_form;
 use crate::option::kind::quoted;
 use crate::option::table::{Page, Shape, one_of};
 
@@ -23,6 +25,12 @@ pub(crate) enum Form {
         expected: &'static str,
         brief: &'static str,
         table: &'static dyn Shape,
+    },
+    /// An expression: its type, if it is always the same, and the stage whose names it can use.
+    Expression {
+        expected: &'static str,
+        of: Option<ValueType>,
+        stage: ExchangeStage,
     },
     Boolean,
     /// A keyword from a list.
@@ -67,7 +75,9 @@ impl Form {
     pub(crate) fn expected(&self) -> String {
         match self {
             Self::Words { expected, .. } => expected.to_string(),
-            Self::WordsOrTable { expected, .. } | Self::Pairs { expected, .. } => (*expected).to_owned(),
+            Self::WordsOrTable { expected, .. }
+            | Self::Expression { expected, .. }
+            | Self::Pairs { expected, .. } => (*expected).to_owned(),
             Self::Boolean => "true or false".to_owned(),
             Self::OneOf(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
@@ -90,7 +100,7 @@ impl Form {
         match self {
             Self::Words { brief, .. } => brief.to_string(),
             Self::WordsOrTable { brief, .. } => (*brief).to_owned(),
-            Self::Boolean | Self::OneOf(_) => self.expected(),
+            Self::Expression { .. } | Self::Boolean | Self::OneOf(_) => self.expected(),
             Self::Table { .. } | Self::Pairs { .. } => "table".to_owned(),
             Self::Optional(value) => value.in_brief(),
             Self::OrWord(value, word) => format!("{}, or {word:?}", value.in_brief()),
@@ -108,7 +118,11 @@ impl Form {
     /// The JSON Schema.
     pub(crate) fn schema(&self) -> Value {
         match self {
-            Self::Words { .. } | Self::WordsOrTable { .. } => json!({ "description": self.expected() }),
+            Self::Words { .. } => json!({ "description": self.expected() }),
+            Self::WordsOrTable { table, .. } => {
+                json!({ "description": self.expected(), "anyOf": [{ "type": "string" }, table.schema()] })
+            }
+            Self::Expression { expected, of, stage } => expression_form::schema(expected, *of, *stage),
             Self::Boolean => json!({ "type": "boolean" }),
             Self::OneOf(words) => json!({ "enum": words }),
             Self::Table { table, .. } => table.schema(),
@@ -135,7 +149,11 @@ impl Form {
             Self::WordsOrTable { table, .. } | Self::Table { table, .. } => table.document("", page),
             Self::Optional(value) | Self::OrWord(value, _) | Self::OrBoolean(value) => value.document(page),
             Self::List { each: value, .. } | Self::OneOrMany(value) => value.document(page),
-            Self::Words { .. } | Self::Boolean | Self::OneOf(_) | Self::Pairs { .. } => {}
+            Self::Words { .. }
+            | Self::Expression { .. }
+            | Self::Boolean
+            | Self::OneOf(_)
+            | Self::Pairs { .. } => {}
         }
     }
 }

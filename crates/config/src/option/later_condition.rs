@@ -6,7 +6,7 @@ use expression::{ExchangeStage, Expression};
 use toml::de::DeValue;
 
 use crate::document::reader::Reader;
-use crate::option::condition::{ConditionKind, read_condition};
+use crate::option::condition::{ConditionKind, condition_form, read_condition};
 use crate::option::form::Form;
 use crate::option::kind::{Described, Kind, Located, refuse_type};
 use crate::option::table::Written;
@@ -16,7 +16,7 @@ pub(crate) struct LaterCondition(pub(crate) ExchangeStage);
 
 impl Described for LaterCondition {
     fn form(&self) -> Form {
-        ConditionKind.form()
+        condition_form(self.0)
     }
 }
 
@@ -29,6 +29,7 @@ impl Kind<Located<Arc<Expression>>> for LaterCondition {
         let at = written.value.span();
         let text = Located { value: text.as_ref(), at: at.clone() };
         let value = read_condition(written.name, &text, self.0, reader)?;
+        reader.note_expression(&at, written.full_name(), &value);
         Some(Located { value, at })
     }
 

@@ -203,6 +203,13 @@ impl<V> From<V> for Placed<V> {
     }
 }
 
+impl Written<'_> {
+    /// The option with the table around it: `route.when`.
+    pub(crate) fn full_name(&self) -> String {
+        if self.path.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.path, self.name) }
+    }
+}
+
 impl<T: Default> Table<T> {
     /// Reads the entries of a table. `title` names the table in mistakes, `at` is its position.
     pub(crate) fn read(

@@ -1,5 +1,6 @@
-//! Values as parts of keys: `${app}`.
+//! Values as parts of keys: `${app}`, `${map.tenant}`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ::route::RateKeyPart;
@@ -18,22 +19,35 @@ use crate::option::table::Written;
 pub(crate) fn value(written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<Arc<Expression>>> {
     let DeValue::String(text) = written.value.get_ref() else { return None };
     let name = text.strip_prefix("${")?.strip_suffix('}')?;
-    let full = format!("values.{name}");
+    let full = name_in_expressions(name);
     if let Some(meaning) = reader.expression_names.definition(&full) {
         return Some(Some(Arc::new(Expression::from_name(&full, meaning))));
     }
-    let known = reader.expression_names.names().filter_map(|name| name.strip_prefix("values."));
+    let at = written.value.span();
+    if reader.refuses_map(&at, written.name, name) {
+        return Some(None);
+    }
+    let known = reader.expression_names.definitions().map(|(name, _)| name_in_texts(name));
     let near = nearest(name, known).map(|near| format!("${{{near}}}"));
     let message = format!("{}: no value is named {name:?}", written.name);
-    let mistake = reader.mistake(&written.value.span(), message);
+    let mistake = reader.mistake(&at, message);
     reader.add(mistake.meaning(near).expecting("the name of a value, which [values] or values declares"));
     Some(None)
 }
 
+/// The name in expressions of what texts call `app` or `map.tenant`.
+pub(crate) fn name_in_expressions(name: &str) -> Cow<'_, str> {
+    if name.starts_with("map.") { name.into() } else { format!("values.{name}").into() }
+}
+
+/// The name in texts of what expressions call `values.app` or `map.tenant`.
+fn name_in_texts(name: &str) -> &str {
+    name.strip_prefix("values.").unwrap_or(name)
+}
+
 /// `${app}`, as it is written.
 pub(crate) fn written_value(value: &Expression) -> String {
-    let name = value.as_str();
-    format!("${{{}}}", name.strip_prefix("values.").unwrap_or(name))
+    format!("${{{}}}", name_in_texts(value.as_str()))
 }
 
 /// The key of a sticky session or a split, which can be a value.
@@ -82,7 +96,7 @@ impl Kind<SessionSource> for HashKeyKind {
 
 /// A value as the key of a session. The proxy looks it up by name, because a route may have its own of that name.
 fn source(value: &Expression) -> SessionSource {
-    SessionSource::Value(value.as_str().trim_start_matches("values.").to_owned())
+    SessionSource::Value(name_in_texts(value.as_str()).to_owned())
 }
 
 /// The key of a rate limit, which can have values. `None` counts all requests of the route together.

@@ -33,7 +33,7 @@ use crate::tables::headers::{EditsWritten, HEADER_SET};
 use crate::tables::limits::{LIMITS, Limits, SHED, Shedding};
 use crate::tables::listen::{LISTEN, Listen, listener_names};
 use crate::tables::log::{LOG, Log};
-use crate::tables::map::{Map, maps};
+use crate::tables::map::{self, MAP, Map};
 use crate::tables::messages::{MESSAGES, Messages};
 use crate::tables::profile::{OwnProfile, PROFILE};
 use crate::tables::redis::{REDIS, RedisWritten, SECRET, SharedSecret};
@@ -352,6 +352,23 @@ const fn routes(declared: Declared<File>) -> Declared<File> {
             read_many(&ROUTE, written, &mut file.routes, reader);
         },
         ..declared
+    }
+}
+
+/// Declares `[map.NAME]`.
+const fn maps(doc: &'static str) -> Declared<File> {
+    Declared {
+        row: Row {
+            name: "map",
+            former_name: None,
+            required: false,
+            merging: Merging::Named,
+            takes: Takes::Tables(Below::Named, &MAP),
+            doc,
+        },
+        read: |written, file, reader| file.maps = map::read(written, reader),
+        print: |_| None,
+        inherit: |_, _| {},
     }
 }
 

@@ -342,6 +342,11 @@ impl Log {
             }
             _ => ("format", reader.within(&self.format.at, error.place), FORMAT.to_owned()),
         };
+        if let FormatFault::Field(logline::FieldFault::Unknown(name)) = &error.fault
+            && reader.refuses_map(&at, option, name)
+        {
+            return;
+        }
         let names = || -> Vec<&str> {
             let mut values: Vec<&str> = values.iter().map(String::as_str).collect();
             values.sort_unstable();

@@ -1,25 +1,24 @@
 //! Maps from keys of requests to values, for expressions.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, ExpressionLimits, SchemaConstant, ValueType};
+use expression::{ExchangeStage, Expression, ExpressionLimits, SchemaConstant, Value, ValueType};
 use maps::{Column, Columns, FileFormat, MapKind, MapShape, MapTable, MapValue, TableBuilder};
 use toml::de::DeValue;
 
 use crate::document::expression_names::{ExpressionName, ExpressionNames};
-use crate::document::merge::Merging;
 use crate::document::reader::{Reader, Span, refuse};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::condition::read_expression;
 use crate::option::form::Form;
 use crate::option::kind::{At, Described, Kind, Located, Maybe, Word, quoted, refuse_type};
 use crate::option::path::{PATH_KIND, Path};
-use crate::option::section::{Below, read_named};
-use crate::option::table::{Declared, Row, Table, Takes, Written, key};
-use crate::tables::file::File;
+use crate::option::section::read_named;
+use crate::option::table::{Table, Written, key};
 
 /// The largest file of entries.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -67,6 +66,25 @@ fn file_version(path: &std::path::Path) -> FileVersion {
 }
 
 impl Map {
+    /// The name in expressions and texts: `map.NAME`.
+    pub fn full_name(&self) -> String {
+        format!("map.{}", self.name)
+    }
+
+    /// The values of the entries in the configuration itself, as texts have them.
+    pub(crate) fn configured_texts(&self) -> BTreeSet<String> {
+        let shape = self.table.shape();
+        self.entries
+            .iter()
+            .filter_map(|(_, value)| Some(plain(shape.value(value).ok()?.as_value())))
+            .collect()
+    }
+
+    /// The values of all entries, as texts have them, each once.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
+        self.table.distinct_values().map(plain)
+    }
+
     /// Reads the file again and builds a table with all entries.
     ///
     /// # Errors
@@ -81,6 +99,10 @@ impl Map {
         }
         builder.build().map_err(|fault| fault.to_string())
     }
+}
+
+fn plain(value: Value<'_>) -> String {
+    value.with_plain(|text| String::from_utf8_lossy(text).into_owned())
 }
 
 #[derive(Debug, Clone)]
@@ -218,31 +240,18 @@ pub(crate) static MAP: Table<MapWritten> = Table {
     ],
 };
 
-/// Declares `[map.NAME]`. Expressions in tables that are declared later can use the maps.
-pub(crate) const fn maps(doc: &'static str) -> Declared<File> {
-    Declared {
-        row: Row {
-            name: "map",
-            former_name: None,
-            required: false,
-            merging: Merging::Named,
-            takes: Takes::Tables(Below::Named, &MAP),
-            doc,
-        },
-        read: |written, file, reader| {
-            let (mut maps, refused_before) = (Vec::new(), reader.refused());
-            read_named(&MAP, written, &mut maps, reader);
-            file.maps = maps.into_iter().filter_map(|map| resolve(map, reader)).collect();
-            reader.expression_names.is_incomplete |= reader.refused() > refused_before;
-            for (number, map) in file.maps.iter().enumerate() {
-                if let Err(why) = add_names(map, number, &mut reader.expression_names) {
-                    reader.add(reader.mistake(&written.value.span(), why));
-                }
-            }
-        },
-        print: |_| None,
-        inherit: |_, _| {},
+/// Reads `[map.NAME]`. Expressions in tables that are declared later can use the maps.
+pub(crate) fn read(written: &Written<'_>, reader: &mut Reader<'_>) -> Vec<Map> {
+    let (mut maps, refused_before) = (Vec::new(), reader.refused());
+    read_named(&MAP, written, &mut maps, reader);
+    let maps: Vec<Map> = maps.into_iter().filter_map(|map| resolve(map, reader)).collect();
+    reader.expression_names.is_incomplete |= reader.refused() > refused_before;
+    for (number, map) in maps.iter().enumerate() {
+        if let Err(why) = add_names(map, number, &mut reader.expression_names) {
+            reader.add(reader.mistake(&written.value.span(), why));
+        }
     }
+    maps
 }
 
 /// Adds the name of a map to those that expressions can use. `number` is the map's place in the configuration.
@@ -250,7 +259,7 @@ pub(crate) fn add_names(map: &Map, number: usize, names: &mut ExpressionNames) -
     let number = u16::try_from(number).ok().filter(|number| usize::from(*number) < MAPS_MAX);
     let number = number.ok_or_else(|| format!("there are more than {MAPS_MAX} maps"))?;
     let MapShape { kind, values } = map.table.shape();
-    let name = format!("map.{}", map.name);
+    let name = map.full_name();
     let declared = expression::Map { number, keys: kind.key_type(), values };
     let Some(key) = &map.key else {
         names.add(name, ExpressionName::Map(declared));
@@ -421,7 +430,7 @@ const KEY: &str = "an expression such as 'request.host'";
 
 impl Described for KeyKind {
     fn form(&self) -> Form {
-        Form::words(KEY)
+        Form::Expression { expected: KEY, of: None, stage: ExchangeStage::Request }
     }
 }
 
@@ -432,7 +441,9 @@ impl Kind<Arc<Expression>> for KeyKind {
             return None;
         };
         let text = Located { value: text.as_ref(), at: written.value.span() };
-        read_expression(written.name, &text, KEY, reader)
+        let key = read_expression(written.name, &text, KEY, reader)?;
+        reader.note_expression(&text.at, written.full_name(), &key);
+        Some(key)
     }
 
     fn print(&self, key: &Arc<Expression>) -> Option<String> {

@@ -1,16 +1,17 @@
-//! Names that other tables refer to: listeners, upstreams, sets of header edits.
+//! Names that other tables refer to: listeners, upstreams, sets of header edits, and the texts that values can give.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use ::route::NamedValues;
-
+use expression::PossibleTexts;
 use mistake::nearest;
 
 use crate::document::reader::{Reader, Span, refuse};
 use crate::option::kind::Located;
 use crate::option::table::one_of;
 use crate::tables::headers::EditsWritten;
+use crate::tables::map::Map;
 use crate::tables::upstream::Protocol;
 
 /// Makes names unique: written names stay, and a default name that is taken gets a number.
@@ -64,8 +65,10 @@ pub(crate) struct Names<'f> {
     pub(crate) has_cache: bool,
     /// The sets of header edits.
     pub(crate) header_sets: HashMap<&'f str, &'f EditsWritten>,
-    /// The values of the top level.
+    /// The values of the top level and of maps.
     pub(crate) values: Arc<NamedValues>,
+    /// The maps, by their numbers.
+    pub(crate) maps: &'f [Map],
 }
 
 impl Names<'_> {
@@ -106,6 +109,12 @@ impl Names<'_> {
             return None;
         }
         Some(found)
+    }
+
+    /// The names and indices of the upstreams whose servers speak HTTP.
+    pub(crate) fn http_upstreams(&self) -> impl Iterator<Item = (&str, usize)> {
+        let all = self.upstream_names.iter().zip(0..);
+        all.filter(|(_, index)| !self.has_bytes_only[*index]).map(|(name, index)| (*name, index))
     }
 
     /// The index of an upstream that bytes are passed on to, by name.
@@ -158,5 +167,67 @@ impl Names<'_> {
             return None;
         }
         Some(found)
+    }
+}
+
+/// The most texts of a list for people.
+const SHOWN_MAX: usize = 20;
+
+/// Texts that a value can be, but that an option does not accept.
+#[derive(Default)]
+pub(crate) struct WrongTexts {
+    /// Texts in the configuration itself, behind the option and their source, as a message begins with them.
+    pub(crate) configured: Vec<(String, String)>,
+    /// Texts in files of maps, behind the option and their source. They change while the proxy runs.
+    of_files: Vec<(String, BTreeSet<String>)>,
+}
+
+impl WrongTexts {
+    pub(crate) fn find(
+        option: &str,
+        possible: &PossibleTexts<'_>,
+        maps: &[Map],
+        is_right: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut found = Self::default();
+        let constants = possible.constants.iter().map(|text| String::from_utf8_lossy(text).into_owned());
+        for text in constants.filter(|text| !is_right(text)) {
+            found.configured.push((option.to_owned(), text));
+        }
+        let numbers: BTreeSet<u16> = possible.maps.iter().copied().collect();
+        for map in numbers.into_iter().filter_map(|map| maps.get(usize::from(map))) {
+            let configured = map.configured_texts();
+            let is_wrong = |text: &String| !configured.contains(text) && !is_right(text);
+            let of_file: BTreeSet<String> = map.texts().filter(is_wrong).collect();
+            if let (Some(file), false) = (&map.file, of_file.is_empty()) {
+                let source = format!("{option}, by {}: {}", map.full_name(), file.path.display());
+                found.of_files.push((source, of_file));
+            }
+            let option = format!("{option}, by an entry of {}", map.full_name());
+            let wrong = configured.into_iter().filter(|text| !is_right(text));
+            found.configured.extend(wrong.map(|text| (option.clone(), text)));
+        }
+        found
+    }
+
+    /// Warns of the texts in files.
+    pub(crate) fn warn_of_files(&self, what: &str, expected: &str, at: &Span, reader: &mut Reader<'_>) {
+        // What is missing may have been lost with a line that is no TOML.
+        if !reader.is_whole() {
+            return;
+        }
+        for (source, texts) in &self.of_files {
+            let message = format!("{source} has {what}: {}", listed(texts));
+            reader.warn(reader.mistake(at, message).expecting(expected));
+        }
+    }
+}
+
+/// Formats texts for people: the first ones, then how many more there are.
+pub(crate) fn listed(texts: &BTreeSet<impl AsRef<str>>) -> String {
+    let shown: Vec<&str> = texts.iter().map(AsRef::as_ref).take(SHOWN_MAX).collect();
+    match texts.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -199,6 +199,8 @@ impl NamedUpstream {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Respond {
     pub response: Arc<FixedResponse>,
+    /// The status, if it is a value. It is computed for each request, in place of the response's.
+    pub status: Option<Arc<RouteTemplate>>,
     /// The body, if it has variables. It is filled in for each request, in place of the response's.
     pub body: Option<Arc<RouteTemplate>>,
     /// The file that the body was read from; `None` if the body is written in the configuration.

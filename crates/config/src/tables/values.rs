@@ -7,7 +7,7 @@ use expression::{ExchangeStage, Expression, ExpressionFault, ExpressionLimits, S
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::document::expression_names::ExpressionName;
+use crate::document::expression_names::{ExpressionName, ExpressionNames};
 use crate::document::reader::Reader;
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::condition::read_expression;
@@ -37,7 +37,8 @@ pub(crate) struct ValuesKind {
 
 impl Described for ValuesKind {
     fn form(&self) -> Form {
-        Form::Pairs { expected: TABLE, each: Form::words(EXPRESSION).into() }
+        let each = Form::Expression { expected: EXPRESSION, of: None, stage: ExchangeStage::Request };
+        Form::Pairs { expected: TABLE, each: each.into() }
     }
 }
 
@@ -65,6 +66,8 @@ impl Kind<ValuesWritten> for ValuesKind {
             }
             if let Some(expression) = expression(name, value, reader) {
                 let full = format!("values.{name}");
+                let option = format!("{}.{name}", written.full_name());
+                reader.note_expression(&value.span(), option, &expression);
                 let meaning = ExpressionName::Definition(Arc::clone(&expression));
                 match self.is_local {
                     true => reader.expression_names.add_local(full, meaning),
@@ -178,6 +181,15 @@ fn for_listener(
     let joined =
         Expression::new("listener.name == name ? own : other", &schema, &ExpressionLimits::default());
     joined.map(Arc::new)
+}
+
+/// The values of the top level and all maps with a key, for templates.
+pub(crate) fn of_file(written: &ValuesWritten, names: &ExpressionNames) -> NamedValues {
+    let mut values = named(NamedValues::NONE, written);
+    for (name, meaning) in names.definitions().filter(|(name, _)| name.starts_with("map.")) {
+        values.add_map(name, meaning);
+    }
+    values
 }
 
 /// The values of a table, for templates.

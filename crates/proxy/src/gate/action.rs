@@ -3,7 +3,7 @@
 use balance::SessionParts;
 use config::{Action, Files};
 use http1::Method;
-use route::{SplitChoice, VariableValues};
+use route::{RouteTemplate, SplitChoice, VariableValues};
 
 use crate::answer;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, Texts};
@@ -136,7 +136,7 @@ fn run<'a>(
             upstreams.name.fill(exchange, name);
             let found = upstreams.find(name);
             if found.is_none() {
-                *wrong = Some(unknown_upstream(name));
+                *wrong = Some(unsuitable(name, "the name of the upstream is empty", "no upstream is named"));
             }
             name.clear();
             routed.upstream.set(found.ok_or(Failure::NamedUpstreamUnknown)?);
@@ -151,11 +151,17 @@ fn run<'a>(
             return Ok(Some(LocalResponse::Own { status, body: b"" }));
         }
         Action::Respond(respond) => {
-            let (response, status) = (&respond.response, respond.response.status());
+            let response = &respond.response;
+            let status = match &respond.status {
+                None => response.status(),
+                Some(status) => computed_status(status, exchange, &mut texts.path, wrong)?,
+            };
             answer::begin(out, status);
-            let Some(template) = &respond.body else {
-                answer::push_content(out, status, response.content_type(), response.body());
-                return Ok(Some(LocalResponse::Own { status, body: response.body() }));
+            let may_have_body = route::may_have_body(status);
+            let Some(template) = respond.body.as_ref().filter(|_| may_have_body) else {
+                let body = if may_have_body { response.body() } else { b"" };
+                answer::push_content(out, status, response.content_type(), body);
+                return Ok(Some(LocalResponse::Own { status, body }));
             };
             template.fill(exchange, &mut texts.body);
             answer::push_content(out, status, response.content_type(), &texts.body);
@@ -194,15 +200,29 @@ fn put_below(
     Err(Failure::NoFile)
 }
 
-/// Describes a name that is no upstream's, for the log.
+/// Computes the status of a response. `text` is empty memory.
+fn computed_status(
+    status: &RouteTemplate,
+    exchange: &VariableValues<'_, RequestFields<'_>>,
+    text: &mut Vec<u8>,
+    wrong: &mut Option<String>,
+) -> Result<u16, Failure> {
+    status.fill(exchange, text);
+    let found = route::response_status(text);
+    if found.is_none() {
+        *wrong = Some(unsuitable(text, "the status is empty", "no status from 200 to 599 is"));
+    }
+    text.clear();
+    found.ok_or(Failure::StatusInvalid)
+}
+
+/// Describes the text of a value that an option cannot use, for the log.
 #[cold]
-fn unknown_upstream(name: &[u8]) -> String {
+fn unsuitable(text: &[u8], if_empty: &str, what: &str) -> String {
     const SHOWN_BYTES_MAX: usize = 100;
-    match name {
-        b"" => "the name of the upstream is empty".to_owned(),
-        name => {
-            format!("no upstream is named \"{}\"", name[..name.len().min(SHOWN_BYTES_MAX)].escape_ascii())
-        }
+    match text {
+        b"" => if_empty.to_owned(),
+        text => format!("{what} \"{}\"", text[..text.len().min(SHOWN_BYTES_MAX)].escape_ascii()),
     }
 }
 

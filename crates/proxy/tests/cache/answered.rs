@@ -181,6 +181,38 @@ fn variants_are_told_apart_by_vary() {
     }
 }
 
+/// RFC 9111 §4.1: where an edit of a field has a condition, the client's field does not say what the server has seen.
+#[test]
+fn what_varies_by_a_field_with_conditional_edits_is_not_stored() {
+    const WHEN: &str = "when = 'request.query[\"edit\"] == \"1\"'";
+    for (edits, is_stored) in [
+        (format!("{{ {WHEN}, set = {{ X-Kind = \"fixed\" }} }}"), false),
+        (format!("{{ {WHEN}, default = {{ x-kind = \"fixed\" }} }}"), false),
+        (format!("{{ {WHEN}, remove = \"X-Kind\" }}"), false),
+        (format!("[{{ set = {{ X-Kind = \"a\" }} }}, {{ {WHEN}, set = {{ X-Kind = \"b\" }} }}]"), false),
+        ("{ set = { X-Kind = \"fixed\" } }".to_owned(), true),
+        (format!("{{ {WHEN}, set = {{ X-Other = \"fixed\" }} }}"), true),
+    ] {
+        let routes = ONE_ROUTE.replace("cache = {}", &format!("cache = {{}}\nrequest_headers = {edits}"));
+        for spoken in BOTH {
+            let scene = Scene::new(&routes);
+            let asked = BodylessRequest { fields: "x-kind: a\n", ..get("/a") };
+            let answer = |body: &str| response("Cache-Control: max-age=60\r\nVary: X-Kind\r\n", body);
+            let mut client = scene.client(spoken).asking(&asked);
+            let mut server = scene.accept(0).after_head();
+            server.sends(answer("first"));
+            assert_eq!(client.gets().body, "first");
+            client.asks(&asked);
+            if !is_stored {
+                server.head();
+                server.sends(answer("second"));
+            }
+            let expected = if is_stored { "first" } else { "second" };
+            assert_eq!(client.gets().body, expected, "{spoken:?} {edits}");
+        }
+    }
+}
+
 #[test]
 fn only_if_cached_never_asks_the_server() {
     let scene = Scene::new(ONE_ROUTE);

@@ -36,7 +36,7 @@ parts! {
         BadText BadFault AmbiguousPath MethodRefused BodyTooLarge TargetTooLong HeadTooLarge UpstreamHeadLimit
         ClientHeadLimit MethodTooLong ProtocolRefused VersionRefused;
     Policies: Unauthorized TokenMissing TokenRefused TokenInsufficient BotUnsigned BotRefused Forbidden Denied NoRoute
-        Misdirected RateLimited ConcurrencyLimited Maintenance NamedUpstreamUnknown VerifierBusy TokenKeysMissing AuthUnreachable AuthFailed AuthTooLarge
+        Misdirected RateLimited ConcurrencyLimited Maintenance NamedUpstreamUnknown StatusInvalid VerifierBusy TokenKeysMissing AuthUnreachable AuthFailed AuthTooLarge
         AuthUnavailable AuthTimeout FaultInjected;
     Connections: ClientHeaderTimeout ClientBodyTimeout ClientTooSlow ClientGone ClientStalled ClientBehind ResetFlood
         SettingsFlood PingFlood PriorityFlood EmptyFrameFlood OverheadFlood Http2Excess Http2Malformed Http3ResetFlood

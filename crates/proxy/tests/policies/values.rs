@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 
+use testkit::admin;
 use testkit::http1::Http1Peer;
 use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get, read};
 use testkit::text::OK;
@@ -167,6 +168,63 @@ fn urls_have_values_that_stay_in_their_part() {
     }
 }
 
+/// Statuses without a body have none. What is no status gets 500, with the reason in the log.
+#[test]
+fn a_value_is_the_status() {
+    const CODES: &str = r#"
+[log]
+target = "{dir}/access.log"
+format = "json"
+[map.gone]
+key = "request.path"
+kind = "prefix"
+default = 404
+entries = { "/old" = 410, "/kept" = 304 }
+[[route]]
+respond = { status = "${map.gone}", body = "gone" }
+[[route]]
+path = "/code"
+respond = { status = "${code}", body = "<${code}>" }
+values = { code = 'request.query["code"]' }
+"#;
+    const NONE: &str = "The response has no valid status.\n";
+    const STATUSES: [(&str, u16, &str); 12] = [
+        ("/", 404, "gone"),
+        ("/old/a", 410, "gone"),
+        ("/kept", 304, ""),
+        ("/code?code=200", 200, "<200>"),
+        ("/code?code=204", 204, ""),
+        ("/code?code=205", 205, ""),
+        ("/code?code=599", 599, "<599>"),
+        ("/code?code=600", 500, NONE),
+        ("/code?code=100", 500, NONE),
+        ("/code?code=0200", 500, NONE),
+        ("/code?code=20%0d%0a", 500, NONE),
+        ("/code", 500, NONE),
+    ];
+    for spoken in BOTH {
+        let scene = Scene::new(CODES);
+        // The connection goes on after each of them.
+        let mut client = scene.client(spoken);
+        for (target, status, body) in STATUSES {
+            let got = client.asks_for(&get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{spoken:?} {target}");
+        }
+        let (running, directory) = scene.into_parts();
+        running.drain();
+        running.wait();
+        let log = std::fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+        let lines = log.lines().map(|line| serde_json::from_str(line).expect("is JSON"));
+        let details: Vec<serde_json::Value> = lines
+            .filter(|line: &serde_json::Value| line["cause"] == "status-invalid")
+            .map(|line| line["detail"].clone())
+            .collect();
+        let of = |text: &str| format!("no status from 200 to 599 is \"{text}\"");
+        // Control characters are spaces in texts, which are trimmed.
+        assert_eq!(details, [of("600"), of("100"), of("0200"), of("20"), "the status is empty".to_owned()]);
+    }
+}
+
 #[test]
 fn requests_are_counted_by_a_value() {
     let scene = Scene::new(ROUTES);
@@ -254,6 +312,132 @@ fn lines_of_the_log_have_the_values_of_the_route() {
             r#"{"status":404,"app":"www","shown":"<www>","target":"/none"}"#,
         ]
     );
+}
+
+const MAPPED: &str = r#"
+admin = "{dir}/admin"
+[log]
+target = "{dir}/access.log"
+format = '$status ${map.tenant} "${map.tenant}" $map.is_old'
+[cache]
+memory = "1MiB"
+
+[map.tenant]
+key = 'request.headers["x-key"]'
+entries = { "a" = "acme", "odd" = "a/../b", "new" = "green" }
+
+[map.is_old]
+key = 'request.headers["x-key"]'
+entries = ["old"]
+
+[[route]]
+path = "/fields"
+upstream = "blue"
+request_headers = { set = { X-Tenant = "<${map.tenant}>", X-Old = "${map.is_old}", X-Both = "${own}${map.tenant}" } }
+values = { own = 'map.tenant ?? "none"' }
+
+[[route]]
+path = "/body"
+respond = { status = 200, body = "<p>${map.tenant}", content_type = "text/html" }
+
+[[route]]
+path = "/moved"
+redirect = { to = "https://${map.tenant}.example.com/${map.tenant}?a=${map.tenant}" }
+
+[[route]]
+path = "/rewritten"
+upstream = "blue"
+rewrite = { path = "/below/${map.tenant}" }
+
+[[route]]
+path = "/limited"
+respond = { status = 204 }
+rate_limit = { rate = "1/h", key = "${map.tenant}" }
+
+[[route]]
+path = "/kept"
+upstream = "blue"
+cache = { ttl = "1h", key_values = ["map.tenant"] }
+
+[[route]]
+path = "/named"
+upstream = "${map.tenant}"
+
+[[route]]
+path = "/files"
+files = { root = "{dir}/${map.tenant}/public" }
+
+[upstream.blue]
+servers = ["http://{0}"]
+[upstream.acme]
+servers = ["http://{1}"]
+[upstream.green]
+servers = ["http://{1}"]
+"#;
+
+/// A map with key has its value in every text, and a change of the map applies to the next request.
+#[test]
+fn maps_are_values_in_texts() {
+    let of = |key: &str| format!("x-key: {key}\n");
+    // The entry `odd` names no upstream, which the configuration refuses; a command adds it.
+    let routes = MAPPED.replace(", \"odd\" = \"a/../b\"", "");
+    for (round, spoken) in BOTH.into_iter().enumerate() {
+        let scene = Scene::new(&routes);
+        let change = |key: &str, value: &str| {
+            let order = format!("{{\"set\":[{{\"key\":\"{key}\",\"value\":\"{value}\"}}]}}");
+            let (status, told) = admin::asks(&scene.file("admin"), "POST", "/maps/tenant/change", &order);
+            assert_eq!(status, 200, "{told}");
+        };
+        change("odd", "a/../<b>");
+        let (seen, _) = forwarded(&scene, spoken, 0, &with("/fields", &of("a")));
+        assert_eq!(line(&seen, "x-tenant"), Some("<acme>"), "{seen}");
+        assert_eq!(line(&seen, "x-both"), Some("acmeacme"), "{seen}");
+        assert_eq!(line(&seen, "x-old"), Some("false"), "{seen}");
+        let (seen, _) = forwarded(&scene, spoken, 0, &with("/fields", &of("old")));
+        assert_eq!((line(&seen, "x-tenant"), line(&seen, "x-old")), (Some("<>"), Some("true")), "{seen}");
+        assert_eq!(scene.answer(spoken, &with("/body", &of("odd"))).body, "<p>a/../&#x3C;b&#x3E;");
+        let moved = scene.answer(spoken, &with("/moved", &of("odd")));
+        let location = "https://a%2F..%2F%3Cb%3E.example.com/a/../%3Cb%3E?a=a/../%3Cb%3E";
+        assert_eq!(moved.field("location"), Some(location));
+        let (seen, _) = forwarded(&scene, spoken, 0, &with("/rewritten", &of("a")));
+        assert!(seen.starts_with("GET /below/acme HTTP/1.1\r\n"), "{seen}");
+        assert_eq!(
+            scene.answer(spoken, &with("/rewritten", &of("odd"))).status,
+            400,
+            "the path is ambiguous"
+        );
+        for (key, status) in
+            [("a", 204), ("a", 429), ("new", 204), ("new", 429), ("none", 204), ("none", 429)]
+        {
+            assert_eq!(scene.answer(spoken, &with("/limited", &of(key))).status, status, "{key}");
+        }
+        for key in ["a", "new"] {
+            let (_, got) = forwarded(&scene, spoken, 0, &with("/kept", &of(key)));
+            assert_eq!(got.status, 200);
+            let kept = scene.answer(spoken, &with("/kept", &of(key)));
+            assert!(kept.field("cache-status").is_some_and(|status| status.contains("hit")), "{kept:?}");
+        }
+        // The server of another upstream, once a command names that.
+        assert_eq!(forwarded(&scene, spoken, 1, &with("/named", &of("a"))).1.status, 200);
+        change("a", "blue");
+        assert_eq!(forwarded(&scene, spoken, 0, &with("/named", &of("a"))).1.status, 200);
+        assert_eq!(scene.answer(spoken, &with("/named", &of("odd"))).status, 503);
+        let folder = scene.file("green/public");
+        std::fs::create_dir_all(&folder).expect("it can be made");
+        std::fs::write(folder.join("files"), "green").expect("it is writable");
+        for (key, status) in [("new", 200), ("odd", 404), ("none", 404)] {
+            assert_eq!(scene.answer(spoken, &with("/files", &of(key))).status, status, "{round} {key}");
+        }
+        let (running, directory) = scene.into_parts();
+        running.drain();
+        running.wait();
+        let log = std::fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+        for expected in
+            ["200 acme \"acme\" false\n", "204 - \"-\" false\n", "404 a/../<b> \"a/../<b>\" false\n"]
+        {
+            assert!(log.contains(expected), "{expected}: {log}");
+        }
+    }
 }
 
 /// The detail in the log says which name was wrong.

@@ -245,7 +245,8 @@ fn cases() -> Vec<(&'static str, Vec<u8>, u8)> {
 
 fn answers(config: &mut Settings) {
     let response = FixedResponse::new(204, "text/plain", "").expect("is a response");
-    config.routes[0].action = Action::Respond(Respond { response: response.into(), body: None, file: None });
+    config.routes[0].action =
+        Action::Respond(Respond { response: response.into(), status: None, body: None, file: None });
 }
 
 /// Returns the alert that ends a connection after these bytes; `None` if there is none.

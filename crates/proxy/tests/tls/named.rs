@@ -29,7 +29,7 @@ fn by_name(config: &mut Settings, authority: &TestAuthority, rules: &[(&str, Cli
 fn answers(config: &mut Settings) {
     let response = FixedResponse::new(204, "text/plain", "").expect("is a response");
     config.routes[0].action =
-        Action::Respond(Respond { response: Arc::new(response), body: None, file: None });
+        Action::Respond(Respond { response: Arc::new(response), status: None, body: None, file: None });
 }
 
 fn connects(scene: &Scene, config: &Arc<ClientConfig>, name: &str) -> TlsEnd {

@@ -60,7 +60,7 @@ fn one_after_the_other_and_several_at_once() {
 fn a_long_answer_of_our_own_is_sealed_behind_its_head() {
     let response = route::FixedResponse::new(200, "text/plain", long_body()).expect("is a response");
     let scene = Scene::with(|config, _| {
-        let respond = config::Respond { response: response.into(), body: None, file: None };
+        let respond = config::Respond { response: response.into(), status: None, body: None, file: None };
         config.routes[0].action = config::Action::Respond(respond);
     });
     let mut client = scene.client();

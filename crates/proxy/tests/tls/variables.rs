@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use config::{AccessLog, ClientCertificates, LogFormat, LogTarget, Settings};
-use route::{HeaderEdit, HeaderEdits, TemplateStage};
+use config::{AccessLog, Action, ClientCertificates, LogFormat, LogTarget, Respond, Settings};
+use expression::{ExchangeStage, Expression, ExpressionLimits, Schema};
+use route::{FixedResponse, HeaderEdit, HeaderEdits, NamedValues, TemplateStage};
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind};
@@ -85,5 +86,77 @@ fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
         let told = ["tls_issuer", "tls_serial", "tls_san", "tls_fingerprint"].map(text);
         assert_eq!(told, expected, "{line}");
         assert!(text("tls_cipher").starts_with("TLS_"), "{line}");
+    }
+}
+
+fn compiled(text: &str) -> Arc<Expression> {
+    let schema = Schema::new(ExchangeStage::Request);
+    let compiled = Expression::new(text, &schema, &ExpressionLimits::default());
+    Arc::new(compiled.unwrap_or_else(|fault| panic!("{text}: {fault}")))
+}
+
+/// Expressions see the session and the client's certificate, in full handshakes and resumed ones.
+#[test]
+fn expressions_know_what_was_agreed_on() {
+    const FACTS: [&str; 6] = ["version", "cipher", "sni", "subject", "issuer", "fingerprint"];
+    let clients = TestAuthority::new();
+    let known = clients.issue(&["client"]);
+    let tls::VerifiedClient { issuer, fingerprint, .. } =
+        tls::VerifiedClient::from_certificate(&known.certificate);
+    let scene = Scene::with(|config, _| {
+        listener_tls(config).client_certificates = ClientCertificates::Optional(clients.file.clone().into());
+        let mut values = NamedValues::default();
+        for fact in FACTS {
+            values.add(fact, &compiled(&format!("client.tls.{fact} ?? \"none\"")));
+        }
+        let all = FACTS.map(|fact| format!("${{{fact}}}")).join(" ");
+        let edits = [HeaderEdit::Set("X-Tls", &all)];
+        let edits = HeaderEdits::new(edits, TemplateStage::Forward, &values).expect("the values are known");
+        config.routes[0].policies.request_headers = edits;
+        config.routes[0].values = Arc::new(values);
+    });
+    let shown = scene.authority.client_showing(&known);
+    let mut old = scene.authority.client(&[&TLS12]);
+    old.resumption = Resumption::in_memory_sessions(8).tls12_resumption(Tls12Resumption::SessionIdOnly);
+    let mut nameless = scene.authority.client(&[&TLS13]);
+    nameless.enable_sni = false;
+    let mut server = None;
+    for (config, expected) in [
+        (shown, format!("TLSv1.3 TLS_AES_256_GCM_SHA384 a.example CN=alice {issuer} {fingerprint}")),
+        (old, "TLSv1.2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 a.example none none none".to_owned()),
+        (nameless, "TLSv1.3 TLS_AES_256_GCM_SHA384 none none none none".to_owned()),
+    ] {
+        let config = Arc::new(config);
+        for expected_kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+            assert_eq!(told(&scene, &mut server, &config), (expected_kind, expected.clone()));
+        }
+    }
+}
+
+/// A route for one certificate is for no other client, also one with a certificate of the same authority.
+#[test]
+fn a_route_is_for_a_certificate() {
+    let clients = TestAuthority::new();
+    let [known, other] = ["client", "other"].map(|name| clients.issue(&[name]));
+    let tls::VerifiedClient { fingerprint, issuer, .. } =
+        tls::VerifiedClient::from_certificate(&known.certificate);
+    let scene = Scene::with(|config, _| {
+        listener_tls(config).client_certificates = ClientCertificates::Optional(clients.file.clone().into());
+        let when = format!(
+            "client.tls.fingerprint == \"{fingerprint}\" && client.tls.issuer == \"{issuer}\" \
+             && client.tls.subject == \"CN=alice\" && client.tls.sni == \"a.example\""
+        );
+        config.routes[0].rules[0].when = Some(compiled(&when));
+        let response = FixedResponse::new(200, "text/plain", "ok").expect("is valid").into();
+        config.routes[0].action = Action::Respond(Respond { response, status: None, body: None, file: None });
+    });
+    for (config, status) in [
+        (scene.authority.client_showing(&known), "HTTP/1.1 200 "),
+        (scene.authority.client_showing(&other), "HTTP/1.1 404 "),
+        (scene.authority.client(&[&TLS13]), "HTTP/1.1 404 "),
+    ] {
+        let mut client = scene.client_with(&Arc::new(config)).asking("/");
+        let head = client.message().head;
+        assert!(head.starts_with(status), "{status}: {head}");
     }
 }

@@ -7,11 +7,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{Config, Mistake, Needed, Owner, Reading, Settings};
+use config::{Action, Config, Mistake, Needed, Owner, Reading, Route, Settings};
 use control::RouteExplained;
 use mistake::{RepeatedMistake, repeated};
 use tls::{CertificateProblem, ClientSide, ServerSide};
 
+use super::check_costs;
 use super::check_needs::with_needs;
 use super::check_route::RouteQuery;
 use super::features;
@@ -38,12 +39,19 @@ pub(crate) struct CheckArgs {
     print: bool,
 
     /// Print mistakes and warnings as a JSON array on standard output; with --print, an object with the configuration;
-    /// with --route, the result as an object.
+    /// with --route or --costs, the result as an object.
     #[arg(long)]
     json: bool,
 
+    /// List conditions, values and keys of maps with their cost, the dearest first.
+    ///
+    /// The cost is the worst case in steps: a step is a name, an operator or 64 bytes of text. It includes that of the
+    /// values that an expression uses.
+    #[arg(long, conflicts_with_all = ["print", "route"])]
+    costs: bool,
+
     /// Print a JSON Schema of the file, for editors, without reading a file.
-    #[arg(long, conflicts_with_all = ["json", "print", "route"])]
+    #[arg(long, conflicts_with_all = ["json", "print", "route", "costs"])]
     schema: bool,
 
     #[command(flatten)]
@@ -59,6 +67,7 @@ Examples:
   vanward check vanward.toml --route GET https://www.example.com/api/users
   vanward check vanward.toml --route POST /login --header 'X-Tenant: a' --client 192.0.2.7 --listener web
   vanward check vanward.toml --route GET /api --json | jq -r .route
+  vanward check --costs vanward.toml        what each condition costs, the dearest first
   vanward check --schema > vanward.schema.json";
 
 pub(crate) fn run(arguments: &CheckArgs) -> ExitCode {
@@ -81,6 +90,8 @@ pub(crate) fn run(arguments: &CheckArgs) -> ExitCode {
         };
     }
     let form = match (arguments.json, arguments.print) {
+        (true, _) if arguments.costs => CheckForm::CostsJson,
+        (false, _) if arguments.costs => CheckForm::Costs,
         (true, true) => CheckForm::PrintedJson,
         (true, false) => CheckForm::Json,
         (false, true) => CheckForm::File,
@@ -106,6 +117,8 @@ enum CheckForm {
     File,
     Json,
     PrintedJson,
+    Costs,
+    CostsJson,
 }
 
 #[derive(Debug, PartialEq)]
@@ -129,7 +142,8 @@ fn answer(reading: &Reading, file: &str, form: CheckForm) -> CheckOutput {
             "configuration": reading.printed().and_then(|text| text.parse::<toml::Table>().ok()),
             "mistakes": findings(),
         })),
-        CheckForm::Summary | CheckForm::File => None,
+        CheckForm::CostsJson => Some(check_costs::json(reading, findings())),
+        CheckForm::Summary | CheckForm::File | CheckForm::Costs => None,
     };
     if let Some(value) = value {
         return CheckOutput { output: format!("{value:#}\n"), remarks: String::new(), code };
@@ -138,7 +152,10 @@ fn answer(reading: &Reading, file: &str, form: CheckForm) -> CheckOutput {
     let output = match (config, form) {
         (None, _) => String::new(),
         (Some(_), CheckForm::File) => reading.printed().unwrap_or_default(),
-        (Some(config), _) => format!("{file}: valid: {}\n{}", summary(config), included(reading)),
+        (Some(_), CheckForm::Costs) => check_costs::text(reading),
+        (Some(config), _) => {
+            format!("{file}: valid: {}\n{}{}", summary(config), included(reading), named_upstreams(config))
+        }
     };
     CheckOutput { output, remarks, code }
 }
@@ -237,6 +254,19 @@ fn summary(config: &Config) -> String {
     counts.map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" })).join(", ")
 }
 
+/// Formats the upstreams that values of routes can name, a route a line.
+fn named_upstreams(config: &Config) -> String {
+    let line = |route: &Route| {
+        let Action::Named(named) = &route.action else { return None };
+        let (route, text) = (&route.name, named.name.as_str());
+        Some(match config.possible_upstreams(named)?.as_str() {
+            "" => format!("  route {route}: {text} names no upstream now\n"),
+            upstreams => format!("  route {route}: {text} names one of {upstreams}\n"),
+        })
+    };
+    config.routes.iter().filter_map(|route| line(route)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,6 +319,32 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
             check_text(VALID, CheckForm::Summary),
             CheckOutput { output, remarks: String::new(), code: 0 }
         );
+    }
+
+    #[test]
+    fn upstreams_that_values_can_name_are_listed() {
+        let with = |map: &str| {
+            let text = VALID.replace("upstream = \"app\"", "upstream = \"${map.color}\"");
+            let green = "[upstream.green]\nservers = [\"http://127.0.0.1:1\"]\n";
+            check_text(&format!("{text}{green}[map.color]\nkey = 'request.host'\n{map}"), CheckForm::Summary)
+        };
+        for (map, line) in [
+            ("entries = { a = \"green\" }", "  route /: ${map.color} names one of green\n"),
+            (
+                "default = \"app\"\nentries = { a = \"green\" }",
+                "  route /: ${map.color} names one of app, green\n",
+            ),
+            ("type = \"text\"", "  route /: ${map.color} names no upstream now\n"),
+        ] {
+            let CheckOutput { output, remarks, code } = with(map);
+            assert_eq!((remarks.as_str(), code), ("", 0), "{map}");
+            assert!(output.ends_with(line), "{map}: {output}");
+        }
+        let many: String = (0..25).map(|number| format!("k{number} = \"u{number:02}\", ")).collect();
+        let upstreams: String =
+            (0..25).map(|number| format!("[upstream.u{number:02}]\nservers = [\"http://a\"]\n")).collect();
+        let output = with(&format!("entries = {{ {many} }}\n{upstreams}")).output;
+        assert!(output.ends_with("names one of u00, u01, u02, u03, u04, u05, u06, u07, u08, u09, u10, u11, u12, u13, u14, u15, u16, u17, u18, u19 and 5 more\n"), "{output}");
     }
 
     #[test]

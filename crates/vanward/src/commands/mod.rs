@@ -43,6 +43,8 @@ pub(crate) mod fleet;
 pub(crate) mod check;
 /// `vanward adapt`: translates the configuration of another proxy.
 pub(crate) mod adapt;
+/// `vanward check --costs`: the cost of expressions.
+mod check_costs;
 /// Checks by `vanward check` on this machine.
 mod check_needs;
 /// `vanward check --route`: explains which route a request takes.

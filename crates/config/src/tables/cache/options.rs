@@ -365,8 +365,8 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 "key_values",
                 OneOrMany(At(Name { expected: "the name of a value such as app" })),
                 RouteCacheWritten.key_values,
-                "Values that are part of the cache key, by their names in `values`: `\"app\"`. See \
-                 [values](conditions.md#values).",
+                "Values that are part of the cache key, by their names: `\"app\"` of `values`, `\"map.tenant\"` of a map. \
+                 See [values](conditions.md#values).",
             ),
             key!(
                 "show_key",

@@ -60,6 +60,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
         has_cache: config.cache.is_some(),
         header_sets: Default::default(),
         values: Arc::clone(&config.values),
+        maps: &config.maps,
     };
     let routes: Vec<KnownRoute<'_>> =
         config.routes.iter().map(|route| KnownRoute::from_route(route)).collect();

@@ -9,10 +9,11 @@ use toml::de::DeValue;
 use crate::document::reader::Reader;
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::form::Form;
-use crate::option::kind::{Described, Kind, Name, Text, quoted, refuse_type};
+use crate::option::kind::{Described, Kind, Name, Template, Text, quoted, refuse_type};
 use crate::option::matching::unknown;
 use crate::option::pairs::{Pair, Pairs, pair};
 use crate::option::quantity::{duration, written_duration};
+use crate::option::range::{Count, Unit};
 use crate::option::table::Written;
 use crate::tables::route::Via;
 
@@ -194,6 +195,48 @@ impl Kind<DomainRewrite> for DomainKind {
                 // Of none there is something to say as well.
                 Some(DOMAINS.print(&pairs).unwrap_or_else(|| "{}".to_owned()))
             }
+        }
+    }
+}
+
+/// A status as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum StatusWritten {
+    Fixed(u16),
+    /// A text with values.
+    Computed(String),
+}
+
+/// The kind of value for a status that can be a value.
+pub(crate) struct StatusKind;
+
+const FIXED: Count = Count { range: 200..=599, unit: Unit::Things };
+pub(crate) const STATUS_EXPECTED: &str = "a whole number, 200 to 599, or a value such as \"${code}\"";
+
+impl Described for StatusKind {
+    fn form(&self) -> Form {
+        Form::brief(STATUS_EXPECTED, "number, 200 to 599, or value such as \"${code}\"")
+    }
+}
+
+impl Kind<StatusWritten> for StatusKind {
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<StatusWritten> {
+        match written.value.get_ref() {
+            DeValue::String(text) if text.contains('$') => {
+                Template { expected: STATUS_EXPECTED }.read(written, reader).map(StatusWritten::Computed)
+            }
+            DeValue::String(_) if !reader.is_completed(&written.value.span()) => {
+                refuse_type(written, self.expected(), reader);
+                None
+            }
+            _ => FIXED.read(written, reader).map(StatusWritten::Fixed),
+        }
+    }
+
+    fn print(&self, status: &StatusWritten) -> Option<String> {
+        match status {
+            StatusWritten::Fixed(status) => FIXED.print(status),
+            StatusWritten::Computed(text) => Some(quoted(text)),
         }
     }
 }

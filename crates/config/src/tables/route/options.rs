@@ -34,7 +34,9 @@ use crate::tables::route::compress::{COMPRESS, Compress};
 use crate::tables::route::concurrency::{CONCURRENCY, ConcurrencyWritten};
 use crate::tables::route::cors::{CORS, CorsWritten};
 use crate::tables::route::deny::{DenyKind, DenyWritten};
-use crate::tables::route::kinds::{DomainKind, PROXY_NAME, REALM, RedirectStatusKind, VIA};
+use crate::tables::route::kinds::{
+    DomainKind, PROXY_NAME, REALM, RedirectStatusKind, StatusKind, StatusWritten, VIA,
+};
 use crate::tables::route::limits::LIMITS;
 use crate::tables::route::maintenance::MAINTENANCE;
 use crate::tables::route::mirror::{MIRROR, MirrorWritten};
@@ -474,7 +476,7 @@ const REDIRECT: Inline<RedirectWritten> = Inline {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RespondWritten {
-    pub(crate) status: Option<Located<u16>>,
+    pub(crate) status: Option<Located<StatusWritten>>,
     pub(crate) body: Option<Located<String>>,
     pub(crate) file: Option<Located<Page>>,
     pub(crate) content_type: Option<Located<String>>,
@@ -487,9 +489,9 @@ const RESPOND: Inline<RespondWritten> = Inline {
         options: &[
             required!(
                 "status",
-                Maybe(At(Count { range: 200..=599, unit: Unit::Things })),
+                Maybe(At(StatusKind)),
                 RespondWritten.status,
-                "Status of the response.",
+                "Status of the response: a number, or a value that is one. A request whose value is none gets 500.",
             ),
             key!(
                 "body",

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use ::route::{
     CONDITIONAL_BRANCHES_MAX, ClaimRules, ContentSyntax, CookieRewrite, FixedResponse, FixedResponseError,
     HostRewrite, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split, SplitShare,
-    TemplateScope, TemplateStage, TemplateUse,
+    TemplateScope, TemplateStage, TemplateUse, response_status,
 };
 
 use cache::{ACCEL_EXPIRES, TargetedField};
+use expression::ValueType;
 use mistake::nearest;
 
 use crate::document::reader::{Reader, Span, refuse};
@@ -18,13 +19,15 @@ use crate::option::kind::Located;
 use crate::option::pairs::Pair;
 use crate::option::table::Element;
 use crate::option::templates::template;
+use crate::option::value_key::name_in_expressions;
 use crate::tables::cache::options as cache_options;
 use crate::tables::files;
 use crate::tables::forward_auth;
 use crate::tables::headers::edits;
 use crate::tables::jwt::options as jwt_options;
-use crate::tables::names::Names;
+use crate::tables::names::{Names, WrongTexts};
 use crate::tables::route::concurrency::{ConcurrencyLimit, concurrency};
+use crate::tables::route::kinds::{STATUS_EXPECTED, StatusWritten};
 use crate::tables::route::options::{
     AuthWritten, CookiesWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
 };
@@ -118,10 +121,14 @@ fn cache(
 ) -> Option<cache::CachePolicy> {
     let Element { value, .. } = written.cache.as_deref()?;
     for Located { value: name, at } in &value.key_values {
-        if values.find(name).is_none() {
+        if values.find(name).is_none() && !reader.refuses_map(at, "key_values", name) {
             let mistake = reader.mistake(at, format!("key_values: no value is named {name:?}"));
-            let near = nearest(name, values.iter().map(|(name, _)| name)).map(str::to_owned);
-            reader.add(mistake.meaning(near).expecting("a name of [values], or of values of the route"));
+            let near = nearest(name, values.names()).map(str::to_owned);
+            reader.add(
+                mistake
+                    .meaning(near)
+                    .expecting("a name of [values], of values of the route, or of a map such as map.NAME"),
+            );
         }
     }
     let mut policy = cache_options::policy(value, reader)?;
@@ -229,7 +236,7 @@ fn action(
     } else if let Some(files) = files {
         files::files(&files.value, scope, names, reader).map(|files| Action::Files(Arc::new(files)))
     } else {
-        respond_action(&respond.as_ref()?.value, scope, reader)
+        respond_action(&respond.as_ref()?.value, scope, names, reader)
     }
 }
 
@@ -285,6 +292,7 @@ fn redirect_action(
 fn respond_action(
     written: &RespondWritten,
     scope: TemplateScope<'_>,
+    names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
     const PLAIN: &str = "text/plain; charset=utf-8";
@@ -292,7 +300,14 @@ fn respond_action(
     if let (Some(_), Some(file)) = (body, file) {
         refuse(&file.at, "respond has body and file", "one of them", reader);
     }
-    let status = status.as_ref()?;
+    let Located { value: status, at: status_at } = status.as_ref()?;
+    let (status, computed) = match status {
+        StatusWritten::Fixed(status) => (*status, None),
+        // What clients get if the value is no status.
+        StatusWritten::Computed(text) => {
+            (500, Some(computed_status((text, status_at), scope, names, reader)?))
+        }
+    };
     let page = file.as_ref().map(|file| &file.value);
     let bytes = match (page, body) {
         (Some(page), _) => page.body.to_vec(),
@@ -314,25 +329,61 @@ fn respond_action(
         None => bytes,
     };
     let filled = filled.filter(|filled| filled.constant().is_none()).map(Arc::new);
-    match FixedResponse::new(status.value, media_type, bytes) {
+    match FixedResponse::new(status, media_type, bytes) {
         Ok(response) => {
             let file = page.map(|page| page.file.clone());
-            Some(Action::Respond(Respond { response: Arc::new(response), body: filled, file }))
+            Some(Action::Respond(Respond {
+                response: Arc::new(response),
+                status: computed,
+                body: filled,
+                file,
+            }))
         }
         Err(error) => {
             let body = body.as_ref().map(|body| &body.at).or(file.as_ref().map(|file| &file.at));
             let (option, at) = match &error {
-                FixedResponseError::Status(_) => ("status", Some(&status.at)),
+                FixedResponseError::Status(_) => ("status", Some(status_at)),
                 FixedResponseError::Body(_) => ("body", body),
                 FixedResponseError::ContentType(_) => {
                     ("content_type", content_type.as_ref().map(|it| &it.at))
                 }
             };
-            let mistake = reader.mistake(at.unwrap_or(&status.at), format!("{option}: {error}"));
+            let mistake = reader.mistake(at.unwrap_or(status_at), format!("{option}: {error}"));
             reader.add(mistake);
             None
         }
     }
+}
+
+/// A status with values. What it can be is checked, as far as it is known.
+fn computed_status(
+    (text, at): (&str, &Span),
+    scope: TemplateScope<'_>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Arc<RouteTemplate>> {
+    const EXPECTED: &str = "a number or a text from 200 to 599";
+    let made = RouteTemplate::new(text, TemplateUse::FieldValue, TemplateStage::Route, scope);
+    let status = template(made, "status", at, STATUS_EXPECTED, reader)?;
+    let Some(value) = status.only_value() else { return Some(Arc::new(status)) };
+    let of = value.kind().of;
+    if !matches!(of, ValueType::Integer | ValueType::Text) {
+        refuse(at, &format!("status: {text} is {of}, not a status"), EXPECTED, reader);
+        return None;
+    }
+    if let Some(possible) = value.possible_texts() {
+        let is_status = |text: &str| response_status(text.as_bytes()).is_some();
+        let wrong = WrongTexts::find("status", &possible, names.maps, is_status);
+        for (option, text) in &wrong.configured {
+            refuse(at, &format!("{option}: {text:?} is not a status"), EXPECTED, reader);
+        }
+        if !wrong.configured.is_empty() {
+            return None;
+        }
+        let expected = "200 to 599; requests with others get 500";
+        wrong.warn_of_files("entries that are no status", expected, at, reader);
+    }
+    Some(Arc::new(status))
 }
 
 fn policies(
@@ -680,7 +731,7 @@ fn warn_of_unkeyed(
                 continue;
             }
             OfClient::Cookie(name) if cache.key.cookies.iter().any(|key| **key == *name) => continue,
-            OfClient::Value(name) if cache.key.values.iter().any(|key| name == format!("values.{key}")) => {
+            OfClient::Value(name) if cache.key.values.iter().any(|key| name == name_in_expressions(key)) => {
                 continue;
             }
             OfClient::Value(name) => (name.to_owned(), "; name the value in cache.key_values"),

@@ -148,6 +148,14 @@ pub(crate) fn rows() -> Vec<Row> {
                 .detail("no upstream is named \"nothing\""),
         ),
         before(
+            Failure::StatusInvalid,
+            Case::new("a value that is no status", plain)
+                .route(
+                    "respond = { status = \"${code}\" }\nvalues = { code = 'request.headers[\"x-code\"] ?? \"600\"' }",
+                )
+                .detail("no status from 200 to 599 is \"600\""),
+        ),
+        before(
             Failure::VerifierBusy,
             Case::new("a crowd with passwords", |play| {
                 const LINE: usize = 256;
