@@ -57,7 +57,7 @@ fn rules(translation: &Translation) -> Vec<String> {
         let all = told(&tls.client_certificates);
         Some(format!("{}: {all}{}", listener.address.port()?, by_name.collect::<String>()))
     };
-    read.listeners.iter().filter_map(|listener| of_listener(listener)).collect()
+    read.listeners.iter().filter_map(of_listener).collect()
 }
 
 #[test]
