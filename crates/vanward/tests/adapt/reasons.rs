@@ -112,6 +112,10 @@ const HAPROXY: &[Reason] = &[("HAProxy says that its own answers are not to be s
 })];
 
 const CADDY: &[Reason] = &[
+    (
+        "applications get a body of unknown length with its length; from Caddy they do not, and wait for more",
+        |pair| pair.ask.fields.contains("Transfer-Encoding") && pair.theirs.body.starts_with("/504.html"),
+    ),
     ("the case of paths counts", |pair| pair.path() == "/API/users"),
     ("a host with a dot at its end is the one without", |pair| pair.ask.host.ends_with('.')),
     ("a placeholder has the values of all fields with its name, here any of them", |pair| {
