@@ -227,7 +227,7 @@ pub struct Policies {
     /// Access control by signatures of bots.
     pub web_bot_auth: Option<Box<WebBotAuth>>,
     /// Rate limits; all of them must admit a request.
-    pub rate_limits: Vec<RateLimit>,
+    pub rate_limits: Box<[RateLimit]>,
     /// Limits on requests under way; all of them must admit a request.
     pub concurrency: Box<[ConcurrencyLimit]>,
     /// Copies of requests for another upstream.

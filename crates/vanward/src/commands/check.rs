@@ -430,7 +430,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "line": 2,
             "column": 1,
             "message": "unknown key \"adress\" in [[listen]]",
-            "expected": "address, name, values, proxy_protocol, tcp, passthrough, tls, redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or datagram_upload_rate",
+            "expected": "address, name, values, proxy_protocol, tcp, passthrough, tls, redirect_to_https, hsts, http2, http3, connections_per_client, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or datagram_upload_rate",
             "nearest": "address",
             "hint": null,
         }]);

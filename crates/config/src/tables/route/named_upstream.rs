@@ -27,7 +27,8 @@ pub(crate) fn action(
     let mut upstreams: Vec<(String, usize)> =
         names.http_upstreams().map(|(name, index)| (name.to_owned(), index)).collect();
     if let Some(possible) = name.only_value().and_then(|value| value.possible_texts()) {
-        let is_upstream = |text: &str| upstreams.iter().any(|(name, _)| name == text);
+        // An empty text says that there is no upstream, and such requests get 503.
+        let is_upstream = |text: &str| text.is_empty() || upstreams.iter().any(|(name, _)| name == text);
         let wrong = WrongTexts::find("upstream", &possible, names.maps, is_upstream);
         for (option, text) in &wrong.configured {
             names.http_upstream(option, text, at, reader);

@@ -458,7 +458,7 @@ fn policies(
     })
 }
 
-fn limits(written: &RouteWritten, reader: &mut Reader<'_>) -> (Vec<RateLimit>, Box<[ConcurrencyLimit]>) {
+fn limits(written: &RouteWritten, reader: &mut Reader<'_>) -> (Box<[RateLimit]>, Box<[ConcurrencyLimit]>) {
     let rates = written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     (rates, written.concurrency.iter().filter_map(|limit| concurrency(limit, reader)).collect())
 }

@@ -74,7 +74,7 @@ fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity 
 }
 
 /// Returns the rate limits of a route. Those that it had `before` keep their counts.
-pub(super) fn rates(config: &Config, route: &str, settings: &[RateLimit], before: &[Limit]) -> Vec<Limit> {
+pub(super) fn rates(config: &Config, route: &str, settings: &[RateLimit], before: &[Limit]) -> Box<[Limit]> {
     let mut names = Vec::new();
     let mut before: Vec<&Limit> = before.iter().collect();
     let limit = |settings: &RateLimit| {

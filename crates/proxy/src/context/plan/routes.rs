@@ -79,7 +79,7 @@ pub struct PlanRoute {
 pub struct RoutePolicies {
     pub(crate) action: Action,
     pub(crate) access: Option<Box<RouteAccess>>,
-    pub(crate) limits: Vec<Limit>,
+    pub(crate) limits: Box<[Limit]>,
     pub(crate) concurrency: Box<[ConcurrencyLimit]>,
     /// Whether a rate limit counts users.
     pub(crate) limits_users: bool,
