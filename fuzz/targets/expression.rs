@@ -146,6 +146,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(scratch.len() as u64 <= named.scratch_bytes());
     assert_eq!(named.evaluate(&sent, &mut scratch).map(|value| value.with_plain(<[u8]>::to_vec)), first);
     if let (Some(texts), Some(value)) = (named.possible_texts(), &first) {
-        assert!(texts.contains(&value.as_slice()));
+        assert!(!texts.maps.is_empty() || texts.constants.iter().any(|text| **text == **value));
     }
 });

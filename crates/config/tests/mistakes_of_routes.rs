@@ -745,17 +745,6 @@ fn a_file_without_http_needs_no_route() {
 }
 
 #[test]
-fn a_user_whom_nobody_is_asked_for_is_warned_of() {
-    let text = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[route]]\nrequest_headers = { set = { X-User = \"$user\" } }\n\
-                upstream = \"a\"\n[upstream.a]\nservers = [\"http://127.0.0.1:2\"]\n";
-    let reading = config::examine(text, "f");
-    let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
-    let said =
-        "f:4:19: request_headers: $user is always empty here, since the route does not authenticate clients";
-    assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
-}
-
-#[test]
 fn a_rewrite_by_what_is_in_no_key_of_the_cache_is_warned_of() {
     let warnings = |rewrite: &str, cache: &str| {
         let text = format!(

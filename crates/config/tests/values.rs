@@ -247,7 +247,7 @@ fn upstreams_that_a_map_names_are_checked() {
         let reading = examine(&file(&top, route), "f");
         let is_meant = |sentence: &String| sentence != "no route leads to upstream \"bytes\"";
         let said = |list: &[config::Mistake]| -> Vec<String> {
-            list.iter().map(|one| one.sentence()).filter(is_meant).collect()
+            list.iter().map(config::Mistake::sentence).filter(is_meant).collect()
         };
         (reading.config.clone(), said(&reading.mistakes), said(&reading.warnings))
     };
@@ -365,7 +365,7 @@ fn statuses_of_values_are_checked() {
     let path = directory.path().join("codes");
     std::fs::write(&path, "/a 404\n/b none\n").expect("it is writable");
     let reading = examine(&file(&format!("[map.code]\nkey = 'request.path'\nfile = {path:?}"), BY_MAP), "f");
-    let warnings: Vec<String> = reading.warnings.iter().map(|warning| warning.sentence()).collect();
+    let warnings: Vec<String> = reading.warnings.iter().map(config::Mistake::sentence).collect();
     assert!(
         warnings[0].contains("codes has entries that are no status: none; expected 200 to 599"),
         "{warnings:?}"

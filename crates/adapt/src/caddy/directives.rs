@@ -1,6 +1,6 @@
 //! Applies directives in Caddy's order to a kind of request.
 
-use super::format::{self, Filled};
+use super::format::{self, PlaceholderText};
 use super::matchers::{self, Named};
 use super::php::CaddyApplication;
 use super::texts::{CaddyText, Texts};
@@ -694,14 +694,14 @@ fn filled(
     name: &str,
     texts: &Texts,
     definitions: &mut Definitions,
-) -> Result<Filled, String> {
+) -> Result<PlaceholderText, String> {
     let known = texts.get(name.strip_prefix("http.").unwrap_or(name));
     let known =
         known.ok_or_else(|| format!("{{{name}}}"))?.as_ref().map_err(|why| format!("{{{name}}}: {why}"))?;
     if let Some(only) = known.only() {
-        return Ok(Filled::Text(only));
+        return Ok(PlaceholderText::Text(only));
     }
     let text = known.written(definitions)?;
     let base = name.rsplit('.').next().unwrap_or(name);
-    definitions.value(base, values::bare(&text), known.from(directive)).map(Filled::Value)
+    definitions.value(base, values::bare(&text), known.from(directive)).map(PlaceholderText::Value)
 }

@@ -3,14 +3,14 @@
 use crate::environment;
 
 /// Replacement of a placeholder in a text with variables.
-pub(super) enum Filled {
+pub(super) enum PlaceholderText {
     Text(String),
     /// The name of a value.
     Value(String),
 }
 
 /// Finds the meaning of placeholders that are no variables.
-type Other<'o> = &'o mut dyn FnMut(&str) -> Result<Filled, String>;
+type Other<'o> = &'o mut dyn FnMut(&str) -> Result<PlaceholderText, String>;
 
 /// Converts a text with placeholders, or returns the unsupported one.
 pub(super) fn template(text: &str, other: Other<'_>) -> Result<String, String> {
@@ -38,8 +38,8 @@ fn converted(text: &str, escaped: &dyn Fn(&str) -> String, other: Other<'_>) -> 
             None => match variable(name) {
                 Some(variable) => format!("${{{variable}}}"),
                 None => match other(name)? {
-                    Filled::Text(text) => escaped(&text),
-                    Filled::Value(value) => format!("${{{value}}}"),
+                    PlaceholderText::Text(text) => escaped(&text),
+                    PlaceholderText::Value(value) => format!("${{{value}}}"),
                 },
             },
         };
@@ -133,8 +133,8 @@ mod tests {
         ];
         for (text, here) in cases {
             let made = template(text, &mut |name| match name {
-                "vars.a" => Ok(Filled::Value("a".to_owned())),
-                "vars.b" => Ok(Filled::Text("$b".to_owned())),
+                "vars.a" => Ok(PlaceholderText::Value("a".to_owned())),
+                "vars.b" => Ok(PlaceholderText::Text("$b".to_owned())),
                 _ => Err(format!("{{{name}}}")),
             });
             let made = made.map(|made| environment::written(&made));

@@ -383,25 +383,33 @@ impl<'s> CaddyAdapter<'s> {
         made.outcome.options.set("forward_auth", DraftValue::Table(pairs), origins);
     }
 
+    /// Converts the folder of files. One with values is below a fixed one, and has no page for all paths.
+    fn folder(
+        &mut self,
+        directive: &'s Directive,
+        path: &str,
+        has_page: bool,
+        made: &CaddyDraft<'s>,
+    ) -> Option<String> {
+        let (fixed, rest) = path.split_once('{').map_or((path, None), |(fixed, rest)| (fixed, Some(rest)));
+        let is_below = fixed.trim_end_matches('/').contains('/') && !has_page;
+        let is_value = |name: &str| made.texts.contains_key(name.split('}').next().unwrap_or_default());
+        let is_known = rest.is_none_or(|rest| is_below && rest.split('{').all(is_value));
+        self.template(directive, path, made).ok().filter(|path| is_known && !path.is_empty())
+    }
+
     /// Translates `file_server`.
     pub(super) fn files(&mut self, directive: &'s Directive, words: &[String], made: &mut CaddyDraft<'s>) {
         let inner = |name: &str| directive.inner().iter().find(|inner| inner.name == name);
         let own = inner("root").map(|root| (root, root.word(0)));
         let outer = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
         let mut origins = from(directive);
-        let has_page =
-            made.fallback.is_some() || words.iter().any(|word| word == "browse") || inner("browse").is_some();
+        let is_listed = words.iter().any(|word| word == "browse") || inner("browse").is_some();
+        let has_page = made.fallback.is_some() || is_listed;
         let root = match own.or(outer) {
             Some((root, path)) => {
                 origins.extend(from(root));
-                let (fixed, rest) =
-                    path.split_once('{').map_or((path, None), |(fixed, rest)| (fixed, Some(rest)));
-                // A folder with values is below a fixed one.
-                let is_below = fixed.trim_end_matches('/').contains('/') && !has_page;
-                let is_value =
-                    |name: &str| made.texts.contains_key(name.split('}').next().unwrap_or_default());
-                let is_known = rest.is_none_or(|rest| is_below && rest.split('{').all(is_value));
-                self.template(directive, path, made).ok().filter(|path| is_known && !path.is_empty())
+                self.folder(directive, path, has_page, made)
             }
             None => Some(".".to_owned()),
         };
@@ -435,7 +443,6 @@ impl<'s> CaddyAdapter<'s> {
             pairs.push(("fallback".to_owned(), page.as_str().into()));
             origins.extend(from(tried));
         }
-        let is_listed = words.iter().any(|word| word == "browse") || inner("browse").is_some();
         if let Some(CaddyApplication { upstream, from }) = application {
             let why =
                 "other methods than GET and HEAD go to the application; Caddy answers 405 if there is a file";

@@ -2,7 +2,7 @@
 
 use super::acl::CountedRequests;
 use super::expressions::Sample;
-use super::format::{self, Filled, Piece};
+use super::format::{self, Piece, SampleText};
 use super::frontends::{ConditionVerdict, RateRule, RequestFacts};
 use super::rule_sets::FrontendRule;
 use super::{HaproxyAdapter, values};
@@ -246,14 +246,14 @@ impl<'s> HaproxyAdapter<'s> {
         let definitions = &mut self.sheet.definitions;
         format::template(text, &mut |sample| match rule.samples.get(sample) {
             Some(Ok(sample)) => match sample.only() {
-                Some(text) => Ok(Filled::Text(text.to_owned())),
+                Some(text) => Ok(SampleText::Text(text.to_owned())),
                 None => {
                     let text = sample.total();
                     // A value that has a name keeps it.
                     let own = text.strip_prefix("values.").filter(|name| definitions.has_value(name));
                     match own {
-                        Some(name) => Ok(Filled::Value(name.to_owned())),
-                        None => definitions.value(base, bare(&text), rule.from()).map(Filled::Value),
+                        Some(name) => Ok(SampleText::Value(name.to_owned())),
+                        None => definitions.value(base, bare(&text), rule.from()).map(SampleText::Value),
                     }
                 }
             },
@@ -450,11 +450,11 @@ impl<'s> HaproxyAdapter<'s> {
         if action == "del-header" {
             return made.options.listed(option, "remove", &name, rule.from());
         }
-        let by_itself =
+        let always_sent =
             ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "forwarded"];
-        // A constant says what a proxy in front has ended; a sample is what Vanward finds out by itself.
+        // A constant says what a proxy in front has ended; a sample is what Vanward knows from the connection.
         let is_found_out = text.contains('%') || rule.words().iter().any(|word| word.contains("ssl_fc"));
-        if option == "request_headers" && by_itself.contains(&lower.as_str()) && is_found_out {
+        if option == "request_headers" && always_sent.contains(&lower.as_str()) && is_found_out {
             return self.sheet.needless(rule.line.number, "servers always get this field");
         }
         let value = match self.template(rule, &name, &text) {

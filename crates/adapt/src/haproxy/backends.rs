@@ -5,7 +5,7 @@ use super::binds::Bind;
 use super::maps::PatternFiles;
 use super::process::DAY;
 use super::syntax::HaproxyLine;
-use super::variables::Variables;
+use super::variables::HaproxyVariables;
 use super::{HaproxyAdapter, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -566,7 +566,7 @@ impl<'s> HaproxyAdapter<'s> {
         let section = &self.sections[place];
         let acls = self.acls[place].clone();
         for line in section.lines.iter().filter(|line| line.word(0) == "use_backend") {
-            let variables = Variables::default();
+            let variables = HaproxyVariables::default();
             let mut reader = self.reader(line, files, &variables);
             let (condition, _) = condition(line, &acls, &mut reader);
             let literals: Vec<_> =

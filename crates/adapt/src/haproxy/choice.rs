@@ -9,7 +9,7 @@ use crate::rules::{Atom, Expression, RegionOutcome};
 use crate::values::bare;
 
 /// Where requests go after the rules of a frontend.
-pub(super) enum Chosen {
+pub(super) enum ChosenBackend {
     Backend(usize),
     /// Several backends without rules, which all have the options of this one. The text names their upstream.
     Named(usize, String),
@@ -32,7 +32,7 @@ impl<'s> HaproxyAdapter<'s> {
         sets: &[RuleSet<'s>],
         facts: RequestFacts<'_>,
         made: &mut RegionOutcome,
-    ) -> Chosen {
+    ) -> ChosenBackend {
         let front = &sets[0];
         for rule in &front.backends {
             match self.verdict(rule, facts, made, false) {
@@ -42,7 +42,7 @@ impl<'s> HaproxyAdapter<'s> {
                     match &rule.backend {
                         None => {
                             if let Some(place) = self.backend(rule.line.word(1)) {
-                                return Chosen::Backend(place);
+                                return ChosenBackend::Backend(place);
                             }
                             let instead = "write an [upstream.NAME] and a [[route]] that leads there";
                             self.sheet.refuse(rule.line.number, "no backend has this name", instead);
@@ -65,16 +65,16 @@ impl<'s> HaproxyAdapter<'s> {
                         "its backend refuses requests, but its condition is not translated: 501",
                     );
                     self.not_taken(rule, made);
-                    return Chosen::Answered;
+                    return ChosenBackend::Answered;
                 }
             }
         }
         if let Some(default) = self.one(front.place, &["default_backend"]) {
             made.from.push(StatementOrigin::Directive(default.number));
-            return self.backend(default.word(1)).map_or(Chosen::Nothing, Chosen::Backend);
+            return self.backend(default.word(1)).map_or(ChosenBackend::Nothing, ChosenBackend::Backend);
         }
         let is_listen = self.sections[front.place].kind() == "listen";
-        if is_listen { Chosen::Backend(front.place) } else { Chosen::Nothing }
+        if is_listen { ChosenBackend::Backend(front.place) } else { ChosenBackend::Nothing }
     }
 
     fn unnamed(&mut self, rule: &FrontendRule<'s>, why: &str) {
@@ -89,7 +89,7 @@ impl<'s> HaproxyAdapter<'s> {
         name: &Sample,
         sets: &[RuleSet<'s>],
         facts: RequestFacts<'_>,
-    ) -> Option<Chosen> {
+    ) -> Option<ChosenBackend> {
         let places = self.candidates(name);
         let are_all = name.possible_in_all().is_some_and(|possible| {
             possible.iter().all(|name| places.iter().any(|place| self.sections[*place].name() == name))
@@ -111,11 +111,11 @@ impl<'s> HaproxyAdapter<'s> {
             }
             let first = *class.places.first()?;
             if class.places.len() == 1 {
-                return Some(Chosen::Backend(first));
+                return Some(ChosenBackend::Backend(first));
             }
             let text = name.total();
             return match self.sheet.definitions.value("backend", bare(&text), rule.from()) {
-                Ok(value) => Some(Chosen::Named(first, format!("${{{value}}}"))),
+                Ok(value) => Some(ChosenBackend::Named(first, format!("${{{value}}}"))),
                 Err(why) => {
                     self.unnamed(rule, &why);
                     None

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::format;
 use super::maps::{FoundMap, PatternFiles};
-use super::variables::Variables;
+use super::variables::HaproxyVariables;
 use crate::definitions::Definitions;
 use crate::draft::StatementOrigin;
 use crate::rules::{Atom, HostIs, PathIs, literal};
@@ -47,7 +47,7 @@ pub(super) struct Sample {
 pub(super) struct SampleReader<'r, 'i> {
     pub(super) files: &'r mut PatternFiles<'i>,
     pub(super) definitions: &'r mut Definitions,
-    pub(super) variables: &'r Variables,
+    pub(super) variables: &'r HaproxyVariables,
     /// The number of the line.
     pub(super) number: usize,
 }
@@ -153,25 +153,25 @@ impl Sample {
 
 /// A fetch or a converter with its arguments.
 #[derive(Debug, PartialEq)]
-struct Call {
+struct SampleCall {
     name: String,
     arguments: Vec<String>,
 }
 
-impl Call {
+impl SampleCall {
     fn argument(&self, place: usize) -> &str {
         self.arguments.get(place).map_or("", String::as_str)
     }
 }
 
 /// Parses `hdr(x),lower,map(FILE,y)`.
-fn calls(text: &str) -> Option<Vec<Call>> {
+fn calls(text: &str) -> Option<Vec<SampleCall>> {
     let mut made = Vec::new();
     let mut rest = text;
     loop {
         let length = rest.find(['(', ',']).unwrap_or(rest.len());
         let (name, behind) = rest.split_at(length);
-        let mut call = Call { name: name.trim().to_owned(), arguments: Vec::new() };
+        let mut call = SampleCall { name: name.trim().to_owned(), arguments: Vec::new() };
         rest = match behind.strip_prefix('(') {
             None => behind,
             Some(inner) => {
@@ -257,7 +257,7 @@ impl SampleReader<'_, '_> {
         Ok(Sample::named(text, None, possible))
     }
 
-    fn fetch(&mut self, call: &Call) -> Result<Option<Sample>, String> {
+    fn fetch(&mut self, call: &SampleCall) -> Result<Option<Sample>, String> {
         let argument = call.argument(0);
         let always = |text: &str| Some(Sample::always(text.to_owned(), SampleType::Text));
         let member = |family: &str, name: &str| {
@@ -292,7 +292,7 @@ impl SampleReader<'_, '_> {
         })
     }
 
-    fn converted(&mut self, sample: Sample, call: &Call) -> Result<Option<Sample>, String> {
+    fn converted(&mut self, sample: Sample, call: &SampleCall) -> Result<Option<Sample>, String> {
         let is_host = sample.text == "request.host";
         Ok(match call.name.as_str() {
             // Hosts are in lower case and without a port.
@@ -331,7 +331,7 @@ impl SampleReader<'_, '_> {
     }
 
     /// Looks a value up in a file: `map_beg(FILE,DEFAULT)`, `map_str_int(FILE)`.
-    fn mapped(&mut self, sample: &Sample, call: &Call) -> Result<Sample, String> {
+    fn mapped(&mut self, sample: &Sample, call: &SampleCall) -> Result<Sample, String> {
         let way = call.name.strip_prefix("map").unwrap_or_default().trim_start_matches('_');
         let way = way.strip_suffix("_int").or_else(|| way.strip_suffix("_str")).unwrap_or(way);
         let origin = StatementOrigin::Directive(self.number);
@@ -367,7 +367,7 @@ impl SampleReader<'_, '_> {
 }
 
 /// A part of a text between separators, counted from 1.
-fn piece(sample: &Sample, call: &Call) -> Option<Sample> {
+fn piece(sample: &Sample, call: &SampleCall) -> Option<Sample> {
     let (number, separator) = (call.argument(0).parse::<usize>().ok()?, call.argument(1));
     let number = match call.name.as_str() {
         // Words leave out empty parts: that before the first slash of a path.

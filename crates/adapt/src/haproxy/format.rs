@@ -21,7 +21,7 @@ impl Piece {
 }
 
 /// Replacement of a sample in a text with variables.
-pub(crate) enum Filled {
+pub(crate) enum SampleText {
     Text(String),
     /// The name of a value.
     Value(String),
@@ -65,7 +65,7 @@ pub(crate) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
 /// no variables.
 pub(crate) fn template(
     text: &str,
-    other: &mut dyn FnMut(&str) -> Result<Filled, String>,
+    other: &mut dyn FnMut(&str) -> Result<SampleText, String>,
 ) -> Result<String, String> {
     let mut made = String::new();
     let mut pieces = pieces(text)?.into_iter().peekable();
@@ -83,8 +83,8 @@ pub(crate) fn template(
                 }
                 (None, Some(name)) => name,
                 (None, None) => match other(&sample)? {
-                    Filled::Value(name) => name,
-                    Filled::Text(text) => {
+                    SampleText::Value(name) => name,
+                    SampleText::Text(text) => {
                         made.push_str(&text.replace('$', "$$"));
                         continue;
                     }
@@ -208,7 +208,7 @@ mod tests {
         ];
         let mut other =
             |sample: &str| match sample.strip_prefix("var(txn.").and_then(|rest| rest.strip_suffix(')')) {
-                Some(name) if name.starts_with('a') => Ok(Filled::Value(name.to_owned())),
+                Some(name) if name.starts_with('a') => Ok(SampleText::Value(name.to_owned())),
                 _ => Err(format!("%[{sample}]")),
             };
         for (format, here) in cases {

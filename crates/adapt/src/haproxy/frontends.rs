@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::HaproxyAdapter;
 use super::acl::{AclCondition, CountedRequests, KnownFacts, Term};
 use super::binds::Bind;
-use super::choice::Chosen;
+use super::choice::ChosenBackend;
 use super::maps::PatternFiles;
 use super::rule_sets::{FrontendRule, RuleSet};
 use crate::draft::{DraftTable, StatementOrigin};
@@ -170,10 +170,10 @@ impl<'s> HaproxyAdapter<'s> {
             return made;
         }
         let (back, upstream) = match self.chosen(sets, facts, &mut made) {
-            Chosen::Backend(back) => (back, None),
-            Chosen::Named(back, upstream) => (back, Some(upstream)),
-            Chosen::Answered => return made,
-            Chosen::Nothing => {
+            ChosenBackend::Backend(back) => (back, None),
+            ChosenBackend::Named(back, upstream) => (back, Some(upstream)),
+            ChosenBackend::Answered => return made,
+            ChosenBackend::Nothing => {
                 let why = vec![StatementOrigin::Default("no backend is chosen")];
                 made.options.set("respond", rules::answer(503, None), why);
                 return made;

@@ -9,7 +9,7 @@ use super::expressions::{Sample, SampleReader};
 use super::format::{self, Piece};
 use super::maps::PatternFiles;
 use super::syntax::HaproxyLine;
-use super::variables::Variables;
+use super::variables::HaproxyVariables;
 use crate::draft::StatementOrigin;
 
 pub(super) struct FrontendRule<'s> {
@@ -51,7 +51,7 @@ impl<'s> HaproxyAdapter<'s> {
         &'r mut self,
         line: &HaproxyLine,
         files: &'r mut PatternFiles<'i>,
-        variables: &'r Variables,
+        variables: &'r HaproxyVariables,
     ) -> SampleReader<'r, 'i> {
         SampleReader { files, definitions: &mut self.sheet.definitions, variables, number: line.number }
     }
@@ -61,7 +61,7 @@ impl<'s> HaproxyAdapter<'s> {
         &mut self,
         place: usize,
         files: &mut PatternFiles<'_>,
-        variables: &mut Rc<Variables>,
+        variables: &mut Rc<HaproxyVariables>,
     ) -> RuleSet<'s> {
         let (mut requests, mut redirects) = (Vec::new(), Vec::new());
         let (mut backends, mut responses) = (Vec::new(), Vec::new());
@@ -110,7 +110,7 @@ impl<'s> HaproxyAdapter<'s> {
         place: usize,
         line: &'s HaproxyLine,
         files: &mut PatternFiles<'_>,
-        variables: &mut Rc<Variables>,
+        variables: &mut Rc<HaproxyVariables>,
     ) -> FrontendRule<'s> {
         let acls = std::mem::take(&mut self.acls[place]);
         let mut reader = self.reader(line, files, variables);
@@ -140,7 +140,7 @@ impl<'s> HaproxyAdapter<'s> {
         &mut self,
         rule: &FrontendRule<'s>,
         files: &mut PatternFiles<'_>,
-        variables: &mut Rc<Variables>,
+        variables: &mut Rc<HaproxyVariables>,
     ) {
         let line = rule.line;
         let (action, name) = line.word(1).split_once('(').unwrap_or((line.word(1), line.word(2)));

@@ -1,4 +1,4 @@
-//! Variables of HAProxy (`set-var`) as values of Vanward, in the order of the rules.
+//! HaproxyVariables of HAProxy (`set-var`) as values of Vanward, in the order of the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::values::bare;
 /// The most variables of a frontend with its backends.
 const VARIABLES_MAX: usize = 100;
 
-/// Variables as they are behind a rule.
+/// HaproxyVariables as they are behind a rule.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Variables {
-    known: BTreeMap<String, Result<Variable, String>>,
+pub(super) struct HaproxyVariables {
+    known: BTreeMap<String, Result<HaproxyVariable, String>>,
     /// Names that rules have changed, as in expressions: `request.path`.
     changed: BTreeSet<String>,
     /// Whether a rule may have skipped those after it.
@@ -23,7 +23,7 @@ pub(super) struct Variables {
 }
 
 #[derive(Debug, Clone)]
-struct Variable {
+struct HaproxyVariable {
     /// An expression that is empty where the variable is not set.
     text: String,
     /// The condition under which it is set; `None`: always.
@@ -32,7 +32,7 @@ struct Variable {
     from: Vec<StatementOrigin>,
 }
 
-impl Variables {
+impl HaproxyVariables {
     /// The value of a variable.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Variables {
         match self.known.get(name) {
             None => Err(format!("no rule before sets {name}")),
             Some(Err(why)) => Err(format!("{name} is not known: {why}")),
-            Some(Ok(Variable { text, found, possible, from })) => {
+            Some(Ok(HaproxyVariable { text, found, possible, from })) => {
                 let is_constant =
                     possible.as_ref().is_some_and(|possible| possible.len() == 1) && found.is_none();
                 let text = match is_constant {
@@ -58,7 +58,7 @@ impl Variables {
         }
     }
 
-    /// Variables for responses: those of `req.` are gone, and those with these names may have been set by a backend.
+    /// HaproxyVariables for responses: those of `req.` are gone, and those with these names may have been set by a backend.
     pub(super) fn of_responses(&self, names: &BTreeSet<&str>) -> Self {
         let mut made = self.clone();
         made.known.retain(|name, _| !name.starts_with("req."));
@@ -94,7 +94,7 @@ impl Variables {
         sample: Result<Sample, String>,
         condition: Result<Option<String>, String>,
         before: Result<Option<Sample>, String>,
-    ) -> Result<Variable, String> {
+    ) -> Result<HaproxyVariable, String> {
         let (sample, condition) = (sample?, condition?);
         let from = vec![StatementOrigin::Directive(line.number)];
         let parts = [condition.as_deref(), sample.found()];
@@ -106,7 +106,12 @@ impl Variables {
         }
         let holds: Vec<String> = parts.into_iter().flatten().map(|part| format!("({part})")).collect();
         if holds.is_empty() {
-            return Ok(Variable { text: sample.total(), found: None, possible: sample.possible, from });
+            return Ok(HaproxyVariable {
+                text: sample.total(),
+                found: None,
+                possible: sample.possible,
+                from,
+            });
         }
         let before = before?;
         let holds = match holds.as_slice() {
@@ -125,7 +130,7 @@ impl Variables {
         } else {
             format!("({holds} ? {} : {old})", sample.total())
         };
-        Ok(Variable { text, found, possible, from })
+        Ok(HaproxyVariable { text, found, possible, from })
     }
 
     /// Removes a variable.

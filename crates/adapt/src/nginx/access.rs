@@ -4,7 +4,7 @@ use super::conditions::TestedCondition;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::{NginxAdapter, conditions, content, from, locations, values};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
@@ -76,8 +76,8 @@ impl<'s> NginxAdapter<'s> {
         }
         let Some(variable) = log.words.iter().find_map(|word| word.strip_prefix("if=")) else { return };
         match self.tested_later(&[format!("({variable})")], scope.sets()) {
-            Ok(TestedCondition { condition: Condition::Known(true), .. }) => {}
-            Ok(TestedCondition { condition: Condition::Known(false), .. }) => {
+            Ok(TestedCondition { condition: NginxCondition::Known(true), .. }) => {}
+            Ok(TestedCondition { condition: NginxCondition::Known(false), .. }) => {
                 entry.options.set("access_log", false, from(log));
             }
             Ok(TestedCondition { condition, used, .. }) => {

@@ -4,7 +4,7 @@ use super::conditions::origins;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::{NginxAdapter, from, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -147,9 +147,9 @@ impl<'s> NginxAdapter<'s> {
                 self.note(directive, RemarkKind::Differs, why, "");
             }
         }
-        match Condition::any(met).negated() {
-            Condition::Known(true) => {}
-            Condition::Known(false) => entry.options.without("cache"),
+        match NginxCondition::any(met).negated() {
+            NginxCondition::Known(true) => {}
+            NginxCondition::Known(false) => entry.options.without("cache"),
             when => {
                 let when = DraftValue::Expression(when.written());
                 entry.options.extend("cache", ("when", when), from_all);

@@ -6,9 +6,9 @@ use super::conditions::{ASKS_FOR_FILES, TestedCondition, origins};
 use super::expressions::EXPRESSION_BYTES_MAX;
 use super::scope::BlockScope;
 use super::syntax::Directive;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::values::split_name;
-use super::variables::{Resolved, SetVariables, TextPart, ValueTest, VariableValue};
+use super::variables::{ResolvedVariable, SetVariables, TextPart, ValueTest, VariableValue};
 use super::{NginxAdapter, fallbacks, fastcgi, from};
 use crate::RemarkKind;
 use crate::draft::StatementOrigin;
@@ -20,7 +20,7 @@ const TARGETS_MAX: usize = 32;
 const RESULTS_MAX: usize = 64;
 
 /// Requests that get something else than the block's content.
-pub(super) struct Branch<'s> {
+pub(super) struct RewriteBranch<'s> {
     /// The `if`, or the block itself for a `return` outside of one.
     pub(super) block: &'s Directive,
     /// None if all requests do.
@@ -35,7 +35,7 @@ pub(super) struct Branch<'s> {
 /// The result of the rewrite phase of a block.
 pub(super) struct Branches<'s> {
     /// In the order of precedence: answers, then blocks with other directives, the last one first.
-    pub(super) all: Vec<Branch<'s>>,
+    pub(super) all: Vec<RewriteBranch<'s>>,
     /// Variables at the end.
     pub(super) sets: Rc<SetVariables>,
     /// Whether no request is left for the block's content.
@@ -56,8 +56,8 @@ struct RewritePhase<'s> {
     sets: Rc<SetVariables>,
     /// The requests that no `break` has taken.
     alive: TestedCondition,
-    answers: Vec<Branch<'s>>,
-    contents: Vec<Branch<'s>>,
+    answers: Vec<RewriteBranch<'s>>,
+    contents: Vec<RewriteBranch<'s>>,
     is_final: bool,
     closed: Option<&'s Directive>,
 }
@@ -80,7 +80,10 @@ impl<'s> NginxAdapter<'s> {
         };
         let is_server = block.name == "server";
         for directive in scope.own() {
-            if phase.is_final || phase.closed.is_some() || phase.alive.condition == Condition::Known(false) {
+            if phase.is_final
+                || phase.closed.is_some()
+                || phase.alive.condition == NginxCondition::Known(false)
+            {
                 if directive.name == "if" {
                     self.unreachable(directive, "requests do not reach it");
                 }
@@ -88,7 +91,7 @@ impl<'s> NginxAdapter<'s> {
             }
             match directive.name.as_str() {
                 "set" => self.assign(directive, None, &mut phase),
-                "break" => phase.alive.condition = Condition::Known(false),
+                "break" => phase.alive.condition = NginxCondition::Known(false),
                 "if" if fastcgi::is_for_missing_files(directive) && scope.here("fastcgi_pass").is_some() => {}
                 "if" if !is_server && fallbacks::if_missing(directive).is_some() => {}
                 "if" => self.conditional(directive, scope, is_server, &mut phase),
@@ -99,7 +102,9 @@ impl<'s> NginxAdapter<'s> {
                 "return" => {
                     // An `if` that holds gives the response its fields.
                     let contents = std::mem::take(&mut phase.contents).into_iter().rev();
-                    phase.answers.extend(contents.map(|branch| Branch { answer: Some(directive), ..branch }));
+                    phase
+                        .answers
+                        .extend(contents.map(|branch| RewriteBranch { answer: Some(directive), ..branch }));
                     let alive = phase.alive.clone();
                     self.add_answer(block, directive, &alive, &mut phase);
                     phase.is_final = true;
@@ -145,8 +150,8 @@ impl<'s> NginxAdapter<'s> {
             self.note(block, RemarkKind::Differs, why, "");
         }
         match tested.condition {
-            Condition::Known(false) => return self.unreachable(block, "its condition never holds"),
-            Condition::Known(true) => {
+            NginxCondition::Known(false) => return self.unreachable(block, "its condition never holds"),
+            NginxCondition::Known(true) => {
                 self.note(block, RemarkKind::NeedsNothing, "its condition always holds", "");
             }
             _ => {}
@@ -164,7 +169,7 @@ impl<'s> NginxAdapter<'s> {
                 }
                 "return" => {
                     self.add_answer(block, inner, &tested, phase);
-                    phase.is_final |= tested.condition == Condition::Known(true);
+                    phase.is_final |= tested.condition == NginxCondition::Known(true);
                     has_content = false;
                     break;
                 }
@@ -233,9 +238,10 @@ impl<'s> NginxAdapter<'s> {
             Some((block, tested)) => (Some(block), tested.clone()),
             None => (None, phase.alive.clone()),
         };
-        let before = phase.sets.get(name).cloned().unwrap_or_else(|| Ok(Rc::new(Resolved::constant(""))));
+        let before =
+            phase.sets.get(name).cloned().unwrap_or_else(|| Ok(Rc::new(ResolvedVariable::constant(""))));
         let made = match (condition.condition.clone(), value, before) {
-            (Condition::Known(true), value, _) => value,
+            (NginxCondition::Known(true), value, _) => value,
             (_, Ok(value), Ok(before)) => {
                 let mut used = value.used;
                 used.extend(&before.used);
@@ -247,7 +253,7 @@ impl<'s> NginxAdapter<'s> {
                     otherwise: Box::new(before.value.clone()),
                 };
                 match value.leaves().len() {
-                    ..=RESULTS_MAX => Ok(Resolved { value, used, is_of_block: true }),
+                    ..=RESULTS_MAX => Ok(ResolvedVariable { value, used, is_of_block: true }),
                     _ => Err(format!("it has more than {RESULTS_MAX} results")),
                 }
             }
@@ -277,7 +283,7 @@ impl<'s> NginxAdapter<'s> {
     }
 
     /// The URLs that the first variable of a `return` gives, if they begin with it: Vanward needs to know their scheme.
-    fn targets(&self, block: &Directive, answer: &Directive, sets: &SetVariables) -> Option<Targets> {
+    fn targets(&self, block: &Directive, answer: &Directive, sets: &SetVariables) -> Option<BranchTargets> {
         let is_redirect = match answer.words.as_slice() {
             [_] => true,
             [status, _] => matches!(status.as_str(), "301" | "302" | "303" | "307" | "308"),
@@ -296,14 +302,14 @@ impl<'s> NginxAdapter<'s> {
         if wanted.all(|leaf| leaf.as_constant().is_some_and(begins)) {
             // Slashes at the start are merged.
             let all = vec![(TestedCondition::always(), format!("/${{{name}}}{rest}"))];
-            return Some(Targets { all, are_tested: false });
+            return Some(BranchTargets { all, are_tested: false });
         }
         let used: Vec<usize> = resolved.used.iter().copied().collect();
         let mut all = Vec::new();
         let mut left_out: Vec<&ValueTest> = Vec::new();
-        let mut add = |test: Condition, value: &VariableValue, left_out: &[&ValueTest]| -> Option<()> {
+        let mut add = |test: NginxCondition, value: &VariableValue, left_out: &[&ValueTest]| -> Option<()> {
             let before = ValueTest::any(left_out.iter().copied()).negated();
-            let condition = Condition::all(vec![before, test]);
+            let condition = NginxCondition::all(vec![before, test]);
             let tested = TestedCondition { condition, used: used.clone(), is_decoded: false };
             all.push((tested, text_of(value)? + rest));
             Some(())
@@ -315,14 +321,14 @@ impl<'s> NginxAdapter<'s> {
             }
         }
         if !is_left_out(otherwise) {
-            add(Condition::Known(true), otherwise, &left_out)?;
+            add(NginxCondition::Known(true), otherwise, &left_out)?;
         }
-        (all.len() <= TARGETS_MAX).then_some(Targets { all, are_tested: is_tested })
+        (all.len() <= TARGETS_MAX).then_some(BranchTargets { all, are_tested: is_tested })
     }
 }
 
 /// The URLs of a `return`, each for the requests that no earlier one is for.
-struct Targets {
+struct BranchTargets {
     all: Vec<(TestedCondition, String)>,
     /// Whether the conditions imply that of the block.
     are_tested: bool,
@@ -334,31 +340,31 @@ impl<'s> RewritePhase<'s> {
         block: &'s Directive,
         answer: Option<&'s Directive>,
         tested: &TestedCondition,
-    ) -> Branch<'s> {
+    ) -> RewriteBranch<'s> {
         let when = tested.when().map(|(when, mut from_used)| {
             if block.name == "if" {
                 from_used.splice(0..0, from(block));
             }
             (when, from_used)
         });
-        Branch { block, when, sets: Rc::clone(&self.sets), answer, url: None }
+        RewriteBranch { block, when, sets: Rc::clone(&self.sets), answer, url: None }
     }
 }
 
 impl TestedCondition {
     pub(super) fn always() -> Self {
-        Self { condition: Condition::Known(true), used: Vec::new(), is_decoded: false }
+        Self { condition: NginxCondition::Known(true), used: Vec::new(), is_decoded: false }
     }
 
     /// The condition of a route, and its origins; None if it always holds.
     pub(super) fn when(&self) -> Option<(String, Vec<StatementOrigin>)> {
         let from = || origins(self.used.iter().copied());
-        (self.condition != Condition::Known(true)).then(|| (self.condition.written(), from()))
+        (self.condition != NginxCondition::Known(true)).then(|| (self.condition.written(), from()))
     }
 
     fn and(&self, other: Self) -> Self {
         Self {
-            condition: Condition::all(vec![self.condition.clone(), other.condition]),
+            condition: NginxCondition::all(vec![self.condition.clone(), other.condition]),
             used: [self.used.clone(), other.used].concat(),
             is_decoded: other.is_decoded,
         }
@@ -371,7 +377,7 @@ fn text_of(value: &VariableValue) -> Option<String> {
     let part = |part: &TextPart| match part {
         TextPart::Constant(text) if text.contains('$') => None,
         TextPart::Constant(text) => Some(text.clone()),
-        TextPart::Fact(name) => Some(format!("${{{name}}}")),
+        TextPart::NginxFact(name) => Some(format!("${{{name}}}")),
     };
     parts.iter().map(part).collect()
 }

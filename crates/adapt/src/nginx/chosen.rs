@@ -6,10 +6,10 @@ use super::expressions::chain;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::upstreams::{AskedPath, AskedServers, has_host, target, whole_path, without_usual_port};
 use super::values::{field_name, split_name};
-use super::variables::{Resolved, VariableValue};
+use super::variables::{ResolvedVariable, VariableValue};
 use crate::draft::{DraftValue, StatementOrigin};
 
 /// Ends of `proxy_pass` that are the request's own path and query.
@@ -37,7 +37,7 @@ impl<'s> NginxAdapter<'s> {
         }
         let resolved = self.declarations.text(word, scope.sets())?;
         let first = word.split('$').nth(1).map_or("", |rest| split_name(rest).0);
-        let mut servers: Vec<(String, Option<ChosenServer>)> = Vec::new();
+        let mut servers: Vec<(String, Option<ChosenUpstream>)> = Vec::new();
         for leaf in resolved.value.leaves() {
             let Some(text) = leaf.as_constant() else {
                 return Err("a server is not chosen by a text of the request".to_owned());
@@ -50,22 +50,22 @@ impl<'s> NginxAdapter<'s> {
             }
             servers.push((text.to_owned(), self.chosen_server(text, pass, scope)?));
         }
-        let found: Vec<&ChosenServer> = servers.iter().filter_map(|(_, server)| server.as_ref()).collect();
+        let found: Vec<&ChosenUpstream> = servers.iter().filter_map(|(_, server)| server.as_ref()).collect();
         let Some(known) = found.first().map(|server| (*server).clone()) else {
             return Err("none of its values is a server".to_owned());
         };
         let server =
             |text: &str| servers.iter().find(|(of, _)| of == text).and_then(|(_, server)| server.clone());
         if servers.iter().any(|(_, server)| server.is_none()) {
-            let mut nowhere = Condition::Known(false);
+            let mut nowhere = NginxCondition::Known(false);
             for (text, _) in servers.iter().filter(|(_, server)| server.is_none()) {
                 let equal = VariableTest::Equal { value: VariableValue::constant(text), is_not: false };
-                nowhere = Condition::any(vec![nowhere, self.condition(&resolved, &equal, first)?]);
+                nowhere = NginxCondition::any(vec![nowhere, self.condition(&resolved, &equal, first)?]);
             }
             entry.nowhere = Some(nowhere);
         }
         // Requests without a server get another route.
-        let mut named = |of: &dyn Fn(&ChosenServer) -> String, base: &str| -> Result<String, String> {
+        let mut named = |of: &dyn Fn(&ChosenUpstream) -> String, base: &str| -> Result<String, String> {
             if found.iter().all(|server| of(server) == of(&known)) {
                 return Ok(of(&known));
             }
@@ -73,7 +73,7 @@ impl<'s> NginxAdapter<'s> {
                 let server = leaf.as_constant().and_then(server).unwrap_or_else(|| known.clone());
                 Ok::<_, String>(VariableValue::constant(&of(&server)))
             })?;
-            let value = Resolved { value, ..resolved.clone() };
+            let value = ResolvedVariable { value, ..resolved.clone() };
             let name = self.constants(base, &value, entry)?;
             Ok(format!("${{{name}}}"))
         };
@@ -112,7 +112,12 @@ impl<'s> NginxAdapter<'s> {
     }
 
     /// Defines a value that is one of several constants: Vanward checks them, if a map does not give them.
-    fn constants(&mut self, base: &str, value: &Resolved, entry: &mut RouteEntry) -> Result<String, String> {
+    fn constants(
+        &mut self,
+        base: &str,
+        value: &ResolvedVariable,
+        entry: &mut RouteEntry,
+    ) -> Result<String, String> {
         match chain(&value.value) {
             Ok(text) => {
                 let from = origins(value.used.iter().copied());
@@ -132,14 +137,14 @@ impl<'s> NginxAdapter<'s> {
         text: &str,
         pass: &'s Directive,
         scope: &BlockScope<'s>,
-    ) -> Result<Option<ChosenServer>, String> {
+    ) -> Result<Option<ChosenUpstream>, String> {
         let Ok(target) = target(text, &pass.name) else { return Ok(None) };
         if target.uri.is_some() {
             return Err("a path behind a variable replaces that of the request".to_owned());
         }
         let upstream = self.upstream(&target, pass, scope).ok_or("its server cannot be named")?;
         let host = has_host(&target).then(|| without_usual_port(&target));
-        Ok(Some(ChosenServer { upstream, host }))
+        Ok(Some(ChosenUpstream { upstream, host }))
     }
 
     /// Translates `proxy_pass http://$name` where `split_clients` declares the variable.
@@ -221,7 +226,7 @@ fn split_path(word: &str) -> (&str, &str) {
 }
 
 #[derive(Clone)]
-struct ChosenServer {
+struct ChosenUpstream {
     upstream: String,
     host: Option<String>,
 }

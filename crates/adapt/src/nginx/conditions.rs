@@ -3,8 +3,8 @@
 use regex::RegexBuilder;
 
 use super::NginxAdapter;
-use super::truth::{Binding, Condition};
-use super::variables::{Resolved, SetVariables, TextPart, ValueTest, VariableValue, expression_of};
+use super::truth::{Binding, NginxCondition};
+use super::variables::{ResolvedVariable, SetVariables, TextPart, ValueTest, VariableValue, expression_of};
 use crate::draft::StatementOrigin;
 use crate::rules::literal;
 use crate::values;
@@ -31,7 +31,7 @@ pub(super) enum VariableTest {
 /// A translated condition, and the directives that declare or set its variables.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TestedCondition {
-    pub(super) condition: Condition,
+    pub(super) condition: NginxCondition,
     pub(super) used: Vec<usize>,
     /// Whether it compares the path as it was sent with one whose escapes are decoded.
     pub(super) is_decoded: bool,
@@ -114,10 +114,10 @@ impl NginxAdapter<'_> {
     /// Why there is no translation.
     pub(super) fn condition(
         &mut self,
-        resolved: &Resolved,
+        resolved: &ResolvedVariable,
         test: &VariableTest,
         base: &str,
-    ) -> Result<Condition, String> {
+    ) -> Result<NginxCondition, String> {
         if resolved.value.leaves().len() > TESTS_MAX {
             if let VariableTest::Equal { value, .. } = test
                 && value.as_constant().is_none()
@@ -132,7 +132,7 @@ impl NginxAdapter<'_> {
 }
 
 impl VariableTest {
-    pub(super) fn on(&self, value: &VariableValue) -> Result<Condition, String> {
+    pub(super) fn on(&self, value: &VariableValue) -> Result<NginxCondition, String> {
         let (tests, otherwise) = match value {
             VariableValue::Text(parts) => return self.on_parts(parts),
             VariableValue::Choice { tests, otherwise } => (tests, otherwise),
@@ -150,7 +150,7 @@ impl VariableTest {
         Ok(known)
     }
 
-    fn on_parts(&self, parts: &[TextPart]) -> Result<Condition, String> {
+    fn on_parts(&self, parts: &[TextPart]) -> Result<NginxCondition, String> {
         if let Some(constant) = VariableValue::Text(parts.to_vec()).as_constant() {
             return self.on_constant(constant);
         }
@@ -160,7 +160,7 @@ impl VariableTest {
         {
             let other = expression_of(other)?;
             let sign = if *is_not { "!=" } else { "==" };
-            return Ok(Condition::Text(
+            return Ok(NginxCondition::Text(
                 format!("{} {sign} {}", expression.text, other.text),
                 Binding::Comparison,
             ));
@@ -172,25 +172,25 @@ impl VariableTest {
     }
 
     /// On a text that is no constant. `is_set` tells whether it is neither empty nor `0`.
-    fn on_text(&self, text: &str, is_set: bool) -> Condition {
+    fn on_text(&self, text: &str, is_set: bool) -> NginxCondition {
         match self {
-            Self::IsSet if is_set => Condition::Known(true),
-            Self::IsSet => Condition::among(text, &["", "0"]).negated(),
+            Self::IsSet if is_set => NginxCondition::Known(true),
+            Self::IsSet => NginxCondition::among(text, &["", "0"]).negated(),
             Self::Equal { value, is_not } => match value.as_constant() {
-                Some("") if is_set => Condition::Known(*is_not),
-                constant => Condition::equal(text, constant.unwrap_or_default()).negated_if(*is_not),
+                Some("") if is_set => NginxCondition::Known(*is_not),
+                constant => NginxCondition::equal(text, constant.unwrap_or_default()).negated_if(*is_not),
             },
             Self::Matches { pattern, is_not } => {
-                Condition::call(format!("{text}.matches({})", literal(pattern))).negated_if(*is_not)
+                NginxCondition::call(format!("{text}.matches({})", literal(pattern))).negated_if(*is_not)
             }
         }
     }
 
-    fn on_constant(&self, text: &str) -> Result<Condition, String> {
+    fn on_constant(&self, text: &str) -> Result<NginxCondition, String> {
         Ok(match self {
-            Self::IsSet => Condition::Known(!matches!(text, "" | "0")),
+            Self::IsSet => NginxCondition::Known(!matches!(text, "" | "0")),
             Self::Equal { value, is_not } => match value.as_constant() {
-                Some(wanted) => Condition::Known((text == wanted) != *is_not),
+                Some(wanted) => NginxCondition::Known((text == wanted) != *is_not),
                 None => {
                     let swapped = Self::Equal { value: VariableValue::constant(text), is_not: *is_not };
                     swapped.on(value)?
@@ -198,7 +198,7 @@ impl VariableTest {
             },
             Self::Matches { pattern, is_not } => {
                 let pattern = RegexBuilder::new(pattern).unicode(false).build();
-                Condition::Known(pattern.is_ok_and(|pattern| pattern.is_match(text)) != *is_not)
+                NginxCondition::Known(pattern.is_ok_and(|pattern| pattern.is_match(text)) != *is_not)
             }
         })
     }

@@ -3,7 +3,7 @@
 use super::NginxAdapter;
 use super::conditions::{TESTS_MAX, origins};
 use super::facts::without_brackets;
-use super::variables::{KeyKind, Resolved, ValueTest, VariableValue, expression_of};
+use super::variables::{MapKeyKind, ResolvedVariable, ValueTest, VariableValue, expression_of};
 use crate::definitions::DraftMap;
 
 /// Choices with fewer tests are written out.
@@ -18,7 +18,7 @@ impl NginxAdapter<'_> {
     ///
     /// # Errors
     /// Why it has no translation.
-    pub(super) fn expression(&mut self, resolved: &Resolved, base: &str) -> Result<String, String> {
+    pub(super) fn expression(&mut self, resolved: &ResolvedVariable, base: &str) -> Result<String, String> {
         let text = self.part(&resolved.value, resolved, base)?;
         match text.len() {
             ..=EXPRESSION_BYTES_MAX => Ok(text),
@@ -26,7 +26,12 @@ impl NginxAdapter<'_> {
         }
     }
 
-    fn part(&mut self, value: &VariableValue, resolved: &Resolved, base: &str) -> Result<String, String> {
+    fn part(
+        &mut self,
+        value: &VariableValue,
+        resolved: &ResolvedVariable,
+        base: &str,
+    ) -> Result<String, String> {
         if let VariableValue::Choice { tests, otherwise } = value
             && tests.len() >= MAP_TESTS_MIN
             && tests.iter().all(|(test, value)| is_entry(test, value))
@@ -41,7 +46,7 @@ impl NginxAdapter<'_> {
         &mut self,
         tests: &[(ValueTest, VariableValue)],
         otherwise: &VariableValue,
-        resolved: &Resolved,
+        resolved: &ResolvedVariable,
         base: &str,
     ) -> Result<String, String> {
         let (mut runs, mut of_empty): (Vec<KeyRun<'_>>, _) = (Vec::new(), None);
@@ -49,7 +54,7 @@ impl NginxAdapter<'_> {
             let (ValueTest::Key { kind, source, key }, Some(value)) = (test, value.as_constant()) else {
                 continue;
             };
-            if key.is_empty() && *kind == KeyKind::Exact {
+            if key.is_empty() && *kind == MapKeyKind::Exact {
                 // A map has no empty key.
                 of_empty.get_or_insert((test.condition(), value));
                 continue;
@@ -86,12 +91,12 @@ impl NginxAdapter<'_> {
 
 /// Entries of one map.
 struct KeyRun<'v> {
-    kind: KeyKind,
+    kind: MapKeyKind,
     source: &'v str,
     entries: Vec<(String, String)>,
 }
 
-impl KeyKind {
+impl MapKeyKind {
     fn word(self) -> &'static str {
         match self {
             Self::Exact => "exact",

@@ -3,7 +3,7 @@
 use crate::rules::literal;
 
 /// A variable that nginx itself sets, as an expression. It is always present, because nginx has empty texts instead.
-pub(super) struct Fact {
+pub(super) struct NginxFact {
     pub(super) expression: String,
     /// Whether it has no capital letters.
     pub(super) is_lower: bool,
@@ -48,17 +48,17 @@ const PLAIN: [(&str, &str, &str); 25] = [
 ];
 
 /// Returns the variable with a name.
-pub(super) fn fact(name: &str) -> Option<Fact> {
+pub(super) fn fact(name: &str) -> Option<NginxFact> {
     if let Some((_, expression, known)) = PLAIN.iter().find(|(known, ..)| *known == name) {
         let has = |letter: char| known.contains(letter);
-        return Some(Fact {
+        return Some(NginxFact {
             expression: (*expression).to_owned(),
             is_lower: has('l'),
             is_set: has('s'),
             is_late: has('r'),
         });
     }
-    let member = |family: &str, name: &str, is_late: bool| Fact {
+    let member = |family: &str, name: &str, is_late: bool| NginxFact {
         expression: format!("({family}[{}] ?? \"\")", literal(name)),
         is_lower: false,
         is_set: false,

@@ -3,7 +3,7 @@
 use super::conditions::{VariableTest, origins};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::variables::{TextPart, VariableValue};
 use super::{NginxAdapter, values};
 use crate::draft::{DraftValue, StatementOrigin};
@@ -47,7 +47,7 @@ impl<'s> NginxAdapter<'s> {
             }
         };
         let when = match counts {
-            Condition::Known(true) => None,
+            NginxCondition::Known(true) => None,
             condition => Some(condition.written()),
         };
         Ok(CountedKey { key, when, from: origins(resolved.used) })
@@ -104,7 +104,7 @@ impl<'s> NginxAdapter<'s> {
 /// The parts of a key, if a rate limit has them without a value.
 fn key_parts(parts: &[TextPart]) -> Option<Vec<String>> {
     let facts = parts.iter().filter_map(|part| match part {
-        TextPart::Fact(name) => Some(name),
+        TextPart::NginxFact(name) => Some(name),
         TextPart::Constant(_) => None,
     });
     let keys: Vec<String> = facts.map(|name| key_of(name)).collect::<Option<_>>()?;

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::branches::{self, Branch, Branches};
+use super::branches::{self, Branches, RewriteBranch};
 use super::conditions::TestedCondition;
 use super::content;
 use super::internal;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::{NginxAdapter, constants, from};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
@@ -262,7 +262,7 @@ impl<'s> NginxAdapter<'s> {
         let location = &Location { scope: location.scope.with_sets(&branches.sets), ..location.clone() };
         let new = |when| RouteEntry { when, ..RouteEntry::new(path, from(block)) };
         // Routes with `methods` would come before those with `when` for the same path.
-        let is_behind = given.condition != Condition::Known(true)
+        let is_behind = given.condition != NginxCondition::Known(true)
             || has_answers && matches!(location.matching, LocationMatch::Exact(_));
         let only = match branches.all.as_slice() {
             [branch] if !is_behind => method_of(branch.block),
@@ -311,7 +311,7 @@ impl<'s> NginxAdapter<'s> {
     fn given(&mut self, location: &Location<'s>) -> Result<TestedCondition, Option<Box<RouteEntry>>> {
         let LocationMatch::Predicate(name) = &location.matching else { return Ok(TestedCondition::always()) };
         match self.tested(&[format!("({name})")], location.scope.sets()) {
-            Ok(tested) if tested.condition == Condition::Known(false) => {
+            Ok(tested) if tested.condition == NginxCondition::Known(false) => {
                 self.unreachable(location.block, "its predicate never holds");
                 Err(None)
             }
@@ -335,7 +335,7 @@ impl<'s> NginxAdapter<'s> {
     /// Fills in the route for a branch of a location.
     fn branch(
         &mut self,
-        branch: &Branch<'s>,
+        branch: &RewriteBranch<'s>,
         location: &Location<'s>,
         server: &'s Directive,
         entry: &mut RouteEntry,
@@ -403,7 +403,7 @@ impl<'s> NginxAdapter<'s> {
 
     /// Builds the routes for branches of a server, which come before its locations.
     fn of_server(&mut self, branches: &Branches<'s>, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
-        let moves = |branch: &Branch<'_>| branch.answer.is_some_and(|answer| answer.name == "rewrite");
+        let moves = |branch: &RewriteBranch<'_>| branch.answer.is_some_and(|answer| answer.name == "rewrite");
         let rest = "/".to_owned();
         let paths = match branches.is_final && !branches.all.iter().any(moves) {
             true => vec![rest.clone()],
@@ -504,8 +504,8 @@ impl<'s> NginxAdapter<'s> {
         }
         let mut refused = RouteEntry::new("", from(block));
         if let Some(given) = given {
-            let others = Condition::among("request.method", &methods).negated();
-            let when = Condition::all(vec![given.condition.clone(), others]);
+            let others = NginxCondition::among("request.method", &methods).negated();
+            let when = NginxCondition::all(vec![given.condition.clone(), others]);
             refused.when = Some((when.written(), from(block)));
         } else {
             let list = methods.iter().map(|method| (*method).into()).collect();

@@ -8,7 +8,8 @@ use regex::RegexBuilder;
 
 use super::syntax::Directive;
 use super::variables::{
-    Declarations, KeyKind, Resolved, SetVariables, TextPart, ValueTest, VariableValue, expression_of,
+    Declarations, MapKeyKind, ResolvedVariable, SetVariables, TextPart, ValueTest, VariableValue,
+    expression_of,
 };
 use crate::values;
 
@@ -32,7 +33,7 @@ pub(super) fn of_map(
     declarations: &Declarations<'_>,
     sets: &SetVariables,
     nested: usize,
-) -> Result<Resolved, String> {
+) -> Result<ResolvedVariable, String> {
     let [source, _] = map.words.as_slice() else {
         return Err("it has no source".to_owned());
     };
@@ -132,10 +133,10 @@ impl MapEntries {
         };
         let mut tests = Vec::new();
         for (kind, source, entries) in [
-            (KeyKind::Exact, &lower, &self.exact),
-            (KeyKind::Suffix, &lower, &self.suffixes),
-            (KeyKind::Prefix, &lower, &self.prefixes),
-            (KeyKind::Regex, &expression.text, &self.patterns),
+            (MapKeyKind::Exact, &lower, &self.exact),
+            (MapKeyKind::Suffix, &lower, &self.suffixes),
+            (MapKeyKind::Prefix, &lower, &self.prefixes),
+            (MapKeyKind::Regex, &expression.text, &self.patterns),
         ] {
             for (key, value) in entries {
                 tests
@@ -147,7 +148,8 @@ impl MapEntries {
 
     /// A key with an escape, if the source has the path as it was sent.
     fn escaped(&self, parts: &[TextPart]) -> Option<&str> {
-        let is_raw = parts.iter().any(|part| matches!(part, TextPart::Fact(name) if name == "request_uri"));
+        let is_raw =
+            parts.iter().any(|part| matches!(part, TextPart::NginxFact(name) if name == "request_uri"));
         let all = self.exact.iter().chain(&self.prefixes).chain(&self.patterns);
         let mut keys = all.map(|(key, _)| key.as_str());
         keys.find(|key| is_raw && key.contains('%'))
@@ -184,7 +186,7 @@ fn choice(tests: Vec<(ValueTest, VariableValue)>, default: VariableValue) -> Var
 ///
 /// # Errors
 /// Why it has no translation.
-pub(super) fn of_geo(geo: &Directive) -> Result<Resolved, String> {
+pub(super) fn of_geo(geo: &Directive) -> Result<ResolvedVariable, String> {
     if geo.words.len() > 1 && !matches!(geo.word(0), "$remote_addr" | "$binary_remote_addr") {
         return Err("its address is another variable than $remote_addr".to_owned());
     }
@@ -219,12 +221,12 @@ pub(super) fn of_geo(geo: &Directive) -> Result<Resolved, String> {
             true => network.addr().to_string(),
             false => network.to_string(),
         };
-        let test = ValueTest::Key { kind: KeyKind::Network, source: "client.address".to_owned(), key };
+        let test = ValueTest::Key { kind: MapKeyKind::Network, source: "client.address".to_owned(), key };
         (test, VariableValue::constant(value))
     };
     let tests = networks.into_iter().map(test).collect();
     let value = choice(tests, VariableValue::constant(default));
-    Ok(Resolved { value, ..Resolved::constant("") })
+    Ok(ResolvedVariable { value, ..ResolvedVariable::constant("") })
 }
 
 /// The networks of an entry: one, or those of a range such as `10.0.0.1-10.0.0.9`.

@@ -3,7 +3,7 @@
 use super::doors::Door;
 use super::scope::BlockScope;
 use super::syntax::Directive;
-use super::truth::{Binding, Condition};
+use super::truth::{Binding, NginxCondition};
 use super::{NginxAdapter, from};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -21,7 +21,7 @@ pub(super) struct RouteEntry {
     pub(super) methods: Option<(DraftValue, Vec<StatementOrigin>)>,
     pub(super) when: Option<(String, Vec<StatementOrigin>)>,
     /// A condition under which a variable in `proxy_pass` names no server.
-    pub(super) nowhere: Option<Condition>,
+    pub(super) nowhere: Option<NginxCondition>,
     pub(super) options: DraftTable,
 }
 
@@ -39,8 +39,8 @@ impl RouteEntry {
     /// The route, and one before it for requests whose variable names no server.
     pub(super) fn with_nowhere(mut self) -> Vec<Self> {
         let Some(nowhere) = self.nowhere.take() else { return vec![self] };
-        let given = self.when.as_ref().map(|(when, _)| Condition::Text(when.clone(), Binding::Choice));
-        let when = Condition::all(given.into_iter().chain([nowhere]).collect());
+        let given = self.when.as_ref().map(|(when, _)| NginxCondition::Text(when.clone(), Binding::Choice));
+        let when = NginxCondition::all(given.into_iter().chain([nowhere]).collect());
         let mut answer = Self { options: DraftTable::default(), ..self.clone() };
         let from = self.options.option("upstream").map(|(_, from)| from).unwrap_or_default();
         answer.when = Some((when.written(), from.clone()));

@@ -4,7 +4,7 @@ use super::conditions::origins;
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::values::{split_name, variable};
-use super::variables::{Resolved, TextPart, VariableValue};
+use super::variables::{ResolvedVariable, TextPart, VariableValue};
 use super::{NginxAdapter, facts};
 
 /// A part of a text with variables.
@@ -75,7 +75,7 @@ impl<'s> NginxAdapter<'s> {
     fn value_parts(
         &mut self,
         name: &str,
-        resolved: &Resolved,
+        resolved: &ResolvedVariable,
         entry: &mut RouteEntry,
         parts: &mut Vec<TemplatePart>,
     ) -> Result<(), String> {
@@ -87,11 +87,15 @@ impl<'s> NginxAdapter<'s> {
         for part in all {
             match part {
                 TextPart::Constant(text) => push_text(parts, text),
-                TextPart::Fact(name) => match variable(name) {
+                TextPart::NginxFact(name) => match variable(name) {
                     Some(here) => parts.push(TemplatePart::Variable(here)),
                     None => {
                         let value = VariableValue::Text(vec![part.clone()]);
-                        let value = self.value(name, &Resolved { value, ..Resolved::constant("") }, None)?;
+                        let value = self.value(
+                            name,
+                            &ResolvedVariable { value, ..ResolvedVariable::constant("") },
+                            None,
+                        )?;
                         parts.push(TemplatePart::Variable(value));
                     }
                 },
@@ -110,7 +114,7 @@ impl<'s> NginxAdapter<'s> {
     pub(super) fn value(
         &mut self,
         base: &str,
-        resolved: &Resolved,
+        resolved: &ResolvedVariable,
         entry: Option<&mut RouteEntry>,
     ) -> Result<String, String> {
         if resolved.value.is_late() {

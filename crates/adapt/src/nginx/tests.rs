@@ -149,7 +149,7 @@ fn directives_become_options() {
     assert!(written.contains("X-Inner") && !written.contains("X-Outer"), "{written}");
 }
 
-/// What changes its meaning without a translation has a remark.
+/// Checks that a directive whose meaning is lost has a remark.
 #[test]
 fn what_is_lost_is_said() {
     let zone = "limit_req_zone $binary_remote_addr zone=z:1m rate=5r/m; server { listen 80; \

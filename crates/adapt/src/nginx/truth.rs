@@ -4,11 +4,11 @@ use crate::rules::literal;
 
 /// A condition, or its truth where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Condition {
+pub(super) enum NginxCondition {
     Known(bool),
     Equal { left: String, right: String, is_not: bool },
     Text(String, Binding),
-    Not(Box<Condition>),
+    Not(Box<NginxCondition>),
 }
 
 /// The loosest operator of a text.
@@ -21,7 +21,7 @@ pub(super) enum Binding {
     Unary,
 }
 
-impl Condition {
+impl NginxCondition {
     pub(super) fn equal(left: &str, right: &str) -> Self {
         Self::Equal { left: left.to_owned(), right: literal(right), is_not: false }
     }
@@ -135,22 +135,22 @@ mod tests {
 
     #[test]
     fn conditions_are_simplified_while_they_are_joined() {
-        let is = |name: &str| Condition::equal(name, "1");
-        let call = |text: &str| Condition::call(text.to_owned());
-        let known = Condition::Known;
+        let is = |name: &str| NginxCondition::equal(name, "1");
+        let call = |text: &str| NginxCondition::call(text.to_owned());
+        let known = NginxCondition::Known;
         for (condition, expected) in [
-            (Condition::all(vec![is("a"), known(true), is("b"), is("a")]), "a == \"1\" && b == \"1\""),
-            (Condition::all(vec![is("a"), known(false)]), "false"),
-            (Condition::any(Vec::new()), "false"),
+            (NginxCondition::all(vec![is("a"), known(true), is("b"), is("a")]), "a == \"1\" && b == \"1\""),
+            (NginxCondition::all(vec![is("a"), known(false)]), "false"),
+            (NginxCondition::any(Vec::new()), "false"),
             (
-                Condition::any(vec![Condition::all(vec![is("a"), is("b")]), call("c")]),
+                NginxCondition::any(vec![NginxCondition::all(vec![is("a"), is("b")]), call("c")]),
                 "(a == \"1\" && b == \"1\") || c",
             ),
             (is("a").negated(), "a != \"1\""),
             (call("f(a)").negated(), "!f(a)"),
             (call("f(a)").negated().negated(), "f(a)"),
-            (Condition::among("a", &["1", "2"]).negated(), "!(a in [\"1\", \"2\"])"),
-            (Condition::any(vec![call("a"), call("b")]).negated(), "!(a || b)"),
+            (NginxCondition::among("a", &["1", "2"]).negated(), "!(a in [\"1\", \"2\"])"),
+            (NginxCondition::any(vec![call("a"), call("b")]).negated(), "!(a || b)"),
             (is("a").choose(known(true), known(false)), "a == \"1\""),
             (is("a").choose(known(false), is("b")), "a != \"1\" && b == \"1\""),
             (is("a").choose(is("b"), known(true)), "a != \"1\" || b == \"1\""),

@@ -1,4 +1,4 @@
-//! Targets of requests: `proxy_pass`, and the `upstream` blocks that it names.
+//! BranchTargets of requests: `proxy_pass`, and the `upstream` blocks that it names.
 
 use super::locations::{Location, LocationMatch};
 use super::scope::BlockScope;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::facts::{Fact, fact};
+use super::facts::{NginxFact, fact};
 use super::maps;
 use super::syntax::Directive;
-use super::truth::Condition;
+use super::truth::NginxCondition;
 use super::values::split_name;
 use crate::rules::literal;
 use crate::values;
@@ -29,7 +29,7 @@ pub(super) enum VariableValue {
 pub(super) enum TextPart {
     Constant(String),
     /// A variable of nginx itself.
-    Fact(String),
+    NginxFact(String),
 }
 
 /// A test of a choice.
@@ -37,16 +37,16 @@ pub(super) enum TextPart {
 pub(super) enum ValueTest {
     /// Compares an expression with a key, as a map does.
     Key {
-        kind: KeyKind,
+        kind: MapKeyKind,
         source: String,
         key: String,
     },
-    When(Condition),
+    When(NginxCondition),
 }
 
 /// Kinds of Vanward's maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyKind {
+pub(super) enum MapKeyKind {
     Exact,
     Prefix,
     Suffix,
@@ -56,7 +56,7 @@ pub(super) enum KeyKind {
 
 /// A value, and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedVariable {
     pub(super) value: VariableValue,
     /// The directives that declare or set its variables.
     pub(super) used: BTreeSet<usize>,
@@ -65,9 +65,9 @@ pub(super) struct Resolved {
 }
 
 /// Variables that a block sets, or why they are not known.
-pub(super) type SetVariables = BTreeMap<String, Result<Rc<Resolved>, String>>;
+pub(super) type SetVariables = BTreeMap<String, Result<Rc<ResolvedVariable>, String>>;
 
-impl Resolved {
+impl ResolvedVariable {
     pub(super) fn constant(text: &str) -> Self {
         Self { value: VariableValue::constant(text), used: BTreeSet::new(), is_of_block: false }
     }
@@ -146,7 +146,7 @@ impl VariableValue {
     pub(super) fn as_fact(&self) -> Option<&str> {
         match self {
             Self::Text(parts) => match parts.as_slice() {
-                [TextPart::Fact(name)] => Some(name),
+                [TextPart::NginxFact(name)] => Some(name),
                 _ => None,
             },
             Self::Choice { .. } => None,
@@ -156,7 +156,9 @@ impl VariableValue {
     /// Whether it depends on one of nginx's variables, also in its tests.
     pub(super) fn depends_on(&self, of: &dyn Fn(&str) -> bool, in_expression: &dyn Fn(&str) -> bool) -> bool {
         match self {
-            Self::Text(parts) => parts.iter().any(|part| matches!(part, TextPart::Fact(name) if of(name))),
+            Self::Text(parts) => {
+                parts.iter().any(|part| matches!(part, TextPart::NginxFact(name) if of(name)))
+            }
             Self::Choice { tests, otherwise } => {
                 let in_test = |test: &ValueTest| match test {
                     ValueTest::Key { source, .. } => in_expression(source),
@@ -203,8 +205,8 @@ pub(super) fn expression_of(parts: &[TextPart]) -> Result<TextExpression, String
                 made.is_set |= text.bytes().any(|byte| byte != b'0');
                 texts.push(literal(text));
             }
-            TextPart::Fact(name) => {
-                let Fact { expression, is_lower, is_set, .. } =
+            TextPart::NginxFact(name) => {
+                let NginxFact { expression, is_lower, is_set, .. } =
                     fact(name).ok_or_else(|| format!("${name} cannot be compared here"))?;
                 made.is_lower &= is_lower;
                 made.is_set |= is_set;
@@ -221,42 +223,43 @@ pub(super) fn expression_of(parts: &[TextPart]) -> Result<TextExpression, String
 }
 
 impl ValueTest {
-    pub(super) fn condition(&self) -> Condition {
+    pub(super) fn condition(&self) -> NginxCondition {
         match self {
             Self::When(condition) => condition.clone(),
             Self::Key { kind, source, key } => match kind {
-                KeyKind::Exact => Condition::equal(source, key),
-                KeyKind::Prefix => Condition::call(format!("{source}.startsWith({})", literal(key))),
-                KeyKind::Suffix => {
+                MapKeyKind::Exact => NginxCondition::equal(source, key),
+                MapKeyKind::Prefix => NginxCondition::call(format!("{source}.startsWith({})", literal(key))),
+                MapKeyKind::Suffix => {
                     let domain = key.strip_prefix("*.");
                     let end = literal(&format!(".{}", domain.unwrap_or(key)));
-                    let below = Condition::call(format!("{source}.endsWith({end})"));
+                    let below = NginxCondition::call(format!("{source}.endsWith({end})"));
                     match domain {
                         Some(_) => below,
-                        None => Condition::any(vec![Condition::equal(source, key), below]),
+                        None => NginxCondition::any(vec![NginxCondition::equal(source, key), below]),
                     }
                 }
-                KeyKind::Network => {
+                MapKeyKind::Network => {
                     let network = literal(&values::masked(key));
-                    Condition::Text(format!("{source} in {network}"), super::truth::Binding::Comparison)
+                    NginxCondition::Text(format!("{source} in {network}"), super::truth::Binding::Comparison)
                 }
-                KeyKind::Regex => Condition::call(format!("{source}.matches({})", literal(key))),
+                MapKeyKind::Regex => NginxCondition::call(format!("{source}.matches({})", literal(key))),
             },
         }
     }
 
     /// Whether one of several tests holds.
-    pub(super) fn any<'t>(tests: impl Iterator<Item = &'t Self>) -> Condition {
-        let mut parts: Vec<Condition> = Vec::new();
-        let mut alike: Option<(KeyKind, &str, Vec<&str>)> = None;
-        let closed = |alike: &mut Option<(KeyKind, &'t str, Vec<&'t str>)>, parts: &mut Vec<Condition>| {
+    pub(super) fn any<'t>(tests: impl Iterator<Item = &'t Self>) -> NginxCondition {
+        let mut parts: Vec<NginxCondition> = Vec::new();
+        let mut alike: Option<(MapKeyKind, &str, Vec<&str>)> = None;
+        let closed = |alike: &mut Option<(MapKeyKind, &'t str, Vec<&'t str>)>,
+                      parts: &mut Vec<NginxCondition>| {
             if let Some((kind, source, keys)) = alike.take() {
                 parts.push(one_of(kind, source, &keys));
             }
         };
         for test in tests {
             match test {
-                Self::Key { kind: kind @ (KeyKind::Exact | KeyKind::Network), source, key } => {
+                Self::Key { kind: kind @ (MapKeyKind::Exact | MapKeyKind::Network), source, key } => {
                     match &mut alike {
                         Some((known, of, keys)) if known == kind && of == source => keys.push(key),
                         _ => {
@@ -272,18 +275,18 @@ impl ValueTest {
             }
         }
         closed(&mut alike, &mut parts);
-        Condition::any(parts)
+        NginxCondition::any(parts)
     }
 }
 
-fn one_of(kind: KeyKind, source: &str, keys: &[&str]) -> Condition {
+fn one_of(kind: MapKeyKind, source: &str, keys: &[&str]) -> NginxCondition {
     match (kind, keys) {
         (_, [key]) => ValueTest::Key { kind, source: source.to_owned(), key: (*key).to_owned() }.condition(),
-        (KeyKind::Network, _) => {
+        (MapKeyKind::Network, _) => {
             let masked: Vec<String> = keys.iter().map(|key| values::masked(key)).collect();
-            Condition::among(source, &masked.iter().map(String::as_str).collect::<Vec<_>>())
+            NginxCondition::among(source, &masked.iter().map(String::as_str).collect::<Vec<_>>())
         }
-        _ => Condition::among(source, keys),
+        _ => NginxCondition::among(source, keys),
     }
 }
 
@@ -313,7 +316,7 @@ impl<'s> Declarations<'s> {
     ///
     /// # Errors
     /// Why it has no translation.
-    pub(super) fn text(&self, text: &str, sets: &SetVariables) -> Result<Resolved, String> {
+    pub(super) fn text(&self, text: &str, sets: &SetVariables) -> Result<ResolvedVariable, String> {
         self.text_within(text, sets, 0)
     }
 
@@ -322,9 +325,9 @@ impl<'s> Declarations<'s> {
         text: &str,
         sets: &SetVariables,
         nested: usize,
-    ) -> Result<Resolved, String> {
-        let mut made = Resolved::constant("");
-        let mut add = |part: Resolved| -> Result<(), String> {
+    ) -> Result<ResolvedVariable, String> {
+        let mut made = ResolvedVariable::constant("");
+        let mut add = |part: ResolvedVariable| -> Result<(), String> {
             made.value = made.value.joined(&part.value)?;
             made.used.extend(part.used);
             made.is_of_block |= part.is_of_block;
@@ -332,20 +335,20 @@ impl<'s> Declarations<'s> {
         };
         let mut rest = text;
         while let Some(dollar) = rest.find('$') {
-            add(Resolved::constant(&rest[..dollar]))?;
+            add(ResolvedVariable::constant(&rest[..dollar]))?;
             let (name, behind) = split_name(&rest[dollar + 1..]);
             match name {
-                "" => add(Resolved::constant("$"))?,
+                "" => add(ResolvedVariable::constant("$"))?,
                 name => add(self.variable(name, sets, nested)?)?,
             }
             rest = behind;
         }
-        add(Resolved::constant(rest))?;
+        add(ResolvedVariable::constant(rest))?;
         Ok(made)
     }
 
     /// Resolves a variable.
-    fn variable(&self, name: &str, sets: &SetVariables, nested: usize) -> Result<Resolved, String> {
+    fn variable(&self, name: &str, sets: &SetVariables, nested: usize) -> Result<ResolvedVariable, String> {
         if nested > NESTED_MAX {
             return Err("its variables depend on each other".to_owned());
         }
@@ -371,7 +374,7 @@ impl<'s> Declarations<'s> {
         if fact(name).is_none() && super::values::variable(name).is_none() {
             return Err(format!("there is no variable ${name}"));
         }
-        let value = VariableValue::Text(vec![TextPart::Fact(name.to_owned())]);
-        Ok(Resolved { value, used: BTreeSet::new(), is_of_block: false })
+        let value = VariableValue::Text(vec![TextPart::NginxFact(name.to_owned())]);
+        Ok(ResolvedVariable { value, used: BTreeSet::new(), is_of_block: false })
     }
 }

@@ -7,6 +7,7 @@ use ::route::{RouteTemplate, TemplateScope, TemplateStage, TemplateUse};
 use crate::document::reader::Reader;
 use crate::option::kind::Located;
 use crate::option::templates::template;
+use crate::tables::map::Map;
 use crate::tables::names::{Names, WrongTexts, listed};
 use crate::tables::route::{Action, NamedUpstream};
 use crate::tables::settings::Settings;
@@ -55,7 +56,7 @@ impl Settings {
     pub fn possible_upstreams(&self, named: &NamedUpstream) -> Option<String> {
         let possible = named.name.only_value()?.possible_texts()?;
         let maps = possible.maps.iter().filter_map(|map| self.maps.get(usize::from(*map)));
-        let of_maps = maps.flat_map(|map| map.texts()).map(String::into_bytes);
+        let of_maps = maps.flat_map(Map::texts).map(String::into_bytes);
         let texts = possible.constants.into_iter().chain(of_maps.map(Into::into));
         let found: BTreeSet<&str> =
             texts.filter_map(|text| Some(self.upstreams.get(named.find(&text)?)?.name.as_str())).collect();
