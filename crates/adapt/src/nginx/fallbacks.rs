@@ -162,7 +162,13 @@ impl<'s> NginxAdapter<'s> {
         if let Some(differs) = shared.iter().find(|shared| numbers(scope, shared) != numbers(named, shared)) {
             return Err(format!("`{differs}` of location {name} is another one, and a route has it once"));
         }
-        let location = Location { block, scope: named.clone(), matching: matching.clone(), outer: None };
+        let location = Location {
+            block,
+            scope: named.clone(),
+            matching: matching.clone(),
+            outer: None,
+            is_in_root: false,
+        };
         self.pass(pass, &location, made);
         match made.options.get("upstream") {
             Some(_) => Ok(()),

@@ -17,7 +17,7 @@ use super::truth::NginxCondition;
 use super::{NginxAdapter, constants, from};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::is_path;
+use crate::rules::{is_path, literal};
 use crate::values;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -119,6 +119,8 @@ pub(super) struct Location<'s> {
     pub(super) matching: LocationMatch,
     /// The location around a predicate.
     pub(super) outer: Option<LocationMatch>,
+    /// Whether it is an expression within `location /`, which holds where no longer prefix matches.
+    pub(super) is_in_root: bool,
 }
 
 impl Location<'_> {
@@ -200,7 +202,7 @@ impl<'s> NginxAdapter<'s> {
         };
         let has_patterns = locations.iter().any(is_expression);
         let exact = exact_paths(locations);
-        let (mut first, mut others) = (Vec::new(), Vec::new());
+        let (mut inner, mut first, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let (mut predicates, mut statics) = (Vec::new(), Vec::new());
         let set_elsewhere = constants::set_by_locations(server.inner());
         let folders = self.internal_folders(locations);
@@ -209,8 +211,12 @@ impl<'s> NginxAdapter<'s> {
             let location = &location.with_unknown(&set_elsewhere);
             let LocationRoutes { mut routes, is_asked, files } =
                 self.of_location(location, server, &path, has_answers);
+            let longer = longer_prefixes(location, locations, scope);
             for route in &mut routes {
                 internal::let_servers_name(&folders, &location.scope, route);
+                if has_patterns && let Some(elsewhere) = &longer {
+                    route.only_if(elsewhere);
+                }
             }
             statics.extend(files);
             let slashed = match &location.matching {
@@ -228,12 +234,13 @@ impl<'s> NginxAdapter<'s> {
             }
             match location.matching {
                 LocationMatch::FirstPrefix(_) if has_patterns => first.extend(routes),
+                LocationMatch::Pattern { .. } if location.is_in_root => inner.extend(routes),
                 LocationMatch::Predicate(_) => predicates.extend(routes),
                 _ => others.extend(routes),
             }
         }
         first.sort_by_key(|entry: &RouteEntry| std::cmp::Reverse(entry.path.len()));
-        [first, others, predicates, statics].concat()
+        [inner, first, others, predicates, statics].concat()
     }
 
     /// Builds the routes of a location: for its branches, and for all other requests.
@@ -479,8 +486,10 @@ impl<'s> NginxAdapter<'s> {
                 continue;
             }
             self.flatten(&scope, Some(&matching), into);
+            let is_in_root =
+                matches!(matching, LocationMatch::Pattern { .. }) && outer_path == Some(Some("/"));
             let outer = if matching.is_predicate() { outer.cloned() } else { None };
-            into.push(Location { block, scope, matching, outer });
+            into.push(Location { block, scope, matching, outer, is_in_root });
         }
     }
 
@@ -592,6 +601,36 @@ fn exact_paths(locations: &[Location<'_>]) -> Vec<String> {
         _ => None,
     });
     exact.collect()
+}
+
+/// A condition that excludes the requests of longer prefixes, which nginx prefers to a shorter `^~` and to an expression
+/// within `location /`. `None` if there are none.
+fn longer_prefixes(location: &Location<'_>, all: &[Location<'_>], server: &BlockScope<'_>) -> Option<String> {
+    let longer: Vec<String> = match &location.matching {
+        LocationMatch::FirstPrefix(own) => {
+            let plain = all.iter().filter_map(|other| match &other.matching {
+                LocationMatch::Prefix(path) => Some(path.clone()),
+                _ => None,
+            });
+            plain.filter(|path| path.len() > own.len() && path.starts_with(own)).collect()
+        }
+        LocationMatch::Pattern { .. } if location.is_in_root => {
+            let beside = server.own().iter().filter(|directive| directive.name == "location");
+            let beside = beside.filter_map(|block| match LocationMatch::from_location(block) {
+                LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) => Some(path),
+                _ => None,
+            });
+            beside.filter(|path| path != "/").collect()
+        }
+        _ => return None,
+    };
+    let begins = |path: &String| {
+        let bare = path.trim_end_matches('/');
+        let below = format!("request.path.startsWith({})", literal(&format!("{bare}/")));
+        if bare.len() < path.len() { below } else { format!("request.path == {} || {below}", literal(bare)) }
+    };
+    let all: Vec<String> = longer.iter().filter(|path| is_path(path)).map(begins).collect();
+    (!all.is_empty()).then(|| format!("!({})", all.join(" || ")))
 }
 
 /// nginx redirects `/api` to `/api/` if the latter is the path of a location with a server.

@@ -49,6 +49,13 @@ impl RouteEntry {
         vec![answer, self]
     }
 
+    /// Adds a condition to that of the route.
+    pub(super) fn only_if(&mut self, condition: &str) {
+        let (own, origins) = self.when.take().unwrap_or_default();
+        let both = if own.is_empty() { condition.to_owned() } else { format!("({own}) && {condition}") };
+        self.when = Some((both, origins));
+    }
+
     /// A text that differs for routes with different conditions besides host and path.
     fn conditions(&self) -> String {
         let methods = self.methods.as_ref().map(|(methods, _)| format!("{methods:?}"));

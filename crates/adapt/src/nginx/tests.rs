@@ -149,6 +149,28 @@ fn directives_become_options() {
     assert!(written.contains("X-Inner") && !written.contains("X-Outer"), "{written}");
 }
 
+/// Checks that requests of a longer prefix reach neither a shorter `^~` nor an expression within `location /`.
+#[test]
+fn the_longest_prefix_decides_before_expressions_do() {
+    let server = |locations: &str| format!("server {{ listen 80; root /w; {locations} }}");
+    for (locations, path, when) in [
+        (
+            "location ^~ /f/ { } location /f/p/ { deny all; } location /f/q { } location ~ \\.php$ { return 404; }",
+            "path = \"~ /f/(.*)\"",
+            "when = '!(request.path.startsWith(\"/f/p/\") || request.path == \"/f/q\" || request.path.startsWith(\"/f/q/\"))'",
+        ),
+        (
+            "location /api/ { } location / { location ~ \\.js$ { return 200; } }",
+            "path = \"~ .*\\\\.js\"",
+            "when = '!(request.path.startsWith(\"/api/\"))'",
+        ),
+    ] {
+        let written = options(&server(locations));
+        let at = written.iter().position(|line| line == path).unwrap_or_else(|| panic!("{written:#?}"));
+        assert_eq!(written[at + 1], when, "{locations}");
+    }
+}
+
 /// Checks that a directive whose meaning is lost has a remark.
 #[test]
 fn what_is_lost_is_said() {
