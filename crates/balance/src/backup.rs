@@ -148,7 +148,8 @@ impl Fleet {
     pub(crate) fn ejecting(&self) -> Option<Ejecting<'_>> {
         // A flag and no lock: a worker must not wait on the path of a request.
         let is_free = self.is_ejecting.compare_exchange(false, true, Acquire, Relaxed);
-        is_free.is_ok().then_some(Ejecting(self))
+        // Lazily: a guard that is made and dropped would release the lock of the thread that holds it.
+        is_free.is_ok().then(|| Ejecting(self))
     }
 }
 

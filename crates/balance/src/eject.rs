@@ -544,6 +544,18 @@ mod tests {
     }
 
     #[test]
+    fn the_lock_of_ejections_is_held_until_its_holder_drops_it() {
+        let fleet = fleet(8, EjectionSettings::default());
+        let held = fleet.ejecting();
+        assert!(held.is_some());
+        for _ in 0..2 {
+            assert_eq!(fleet.eject(0, Time::START), Err(Spared::Busy));
+        }
+        drop(held);
+        assert!(fleet.eject(0, Time::START).is_ok());
+    }
+
+    #[test]
     fn workers_that_eject_at_once_keep_to_the_minimum() {
         for _ in 0..50 {
             let fleet = fleet(8, EjectionSettings::default());
