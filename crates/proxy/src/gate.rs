@@ -71,7 +71,7 @@ pub(crate) fn count(
     let mut lines = std::mem::take(&mut request.texts.rate_limit);
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let conditions = &SeenConditions { ctx: *ctx, routed, head: &request.head, bytes };
+    let conditions = &SeenConditions::new(ctx, routed, &request.head, bytes);
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
     let seen = route::RequestParts { conditions, ..seen };
     let user = if has_user { policies.user(routed.user, request.texts.user()) } else { "" };

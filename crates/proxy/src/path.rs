@@ -34,7 +34,7 @@ use crate::context::later;
 use crate::context::plan::{PlanRoute, RoutePolicies};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields, SeenConditions};
-use crate::exchange::{Exchange, ExchangeState, SentProgress};
+use crate::exchange::{Exchange, ExchangeState, FileOrder, SentProgress};
 use crate::failure::Failure;
 use crate::files::{self, AtOnce};
 use crate::outgoing::delay;
@@ -111,21 +111,40 @@ async fn run(
     if admission.is_ok() {
         announce(ctx, &routed, memory, state);
     }
-    let limit = routed.ticks(ctx).request;
-    let steps = pin!(proceed(ctx, &mut routed, memory, state, admission));
-    in_time(ctx, limit, steps).await
+    let deadline = routed.ticks(ctx).request.map(|limit| begun(ctx, limit));
+    let outcome = {
+        let steps = pin!(take_steps(ctx, &mut routed, memory, state, admission));
+        in_time(ctx, deadline.as_ref(), steps).await
+    };
+    match (&outcome, state.ordered.take()) {
+        (Err(Failure::NoFile), Some(order)) => {
+            let exchange = &mut Exchange { ctx, routed: &mut routed, memory, state };
+            cold(|| serve_ordered(exchange, order, deadline)).await
+        }
+        _ => outcome,
+    }
 }
 
-/// Runs the steps of a request until its time-out, if it has one, and drops them then. They are polled once more first:
+/// Sends the file that the server of a request has named, within the time that the request has left.
+async fn serve_ordered(
+    exchange: &mut Exchange<'_, '_>,
+    order: Box<FileOrder>,
+    deadline: Option<Deadline>,
+) -> Result<AfterExchange, Failure> {
+    let ctx = exchange.ctx;
+    let steps = pin!(files::serve_ordered(exchange, order));
+    in_time(ctx, deadline.as_ref(), steps).await
+}
+
+/// Runs the steps of a request until its deadline, if it has one, and drops them then. They are polled once more first:
 /// a step that waits for a server reports that this server has not answered.
 #[inline]
 async fn in_time(
     ctx: &ExchangeContext<'_>,
-    limit: Option<Ticks>,
+    deadline: Option<&Deadline>,
     mut steps: Pin<&mut impl Future<Output = Result<AfterExchange, Failure>>>,
 ) -> Result<AfterExchange, Failure> {
-    let deadline = limit.map(|limit| begun(ctx, limit));
-    poll_fn(|context| match (steps.as_mut().poll(context), &deadline) {
+    poll_fn(|context| match (steps.as_mut().poll(context), deadline) {
         (Poll::Pending, Some(deadline)) if !ctx.client.is_tunnel.get() => {
             deadline.poll(context).map(|()| last_poll(ctx, steps.as_mut(), context))
         }
@@ -156,24 +175,6 @@ fn begun(ctx: &ExchangeContext<'_>, limit: Ticks) -> Deadline {
     let deadline = ctx.worker.deadlines.deadline();
     deadline.set(limit);
     deadline
-}
-
-/// Takes the steps of a request, and sends the file that its server may have named.
-async fn proceed(
-    ctx: &ExchangeContext<'_>,
-    routed: &mut RoutedRequest,
-    memory: &mut SlotMemory,
-    state: &mut ExchangeState<'_>,
-    admission: Result<(), Failure>,
-) -> Result<AfterExchange, Failure> {
-    let outcome = take_steps(ctx, routed, memory, state, admission).await;
-    match (&outcome, state.ordered.take()) {
-        (Err(Failure::NoFile), Some(order)) => {
-            let exchange = &mut Exchange { ctx, routed, memory, state };
-            cold(|| files::serve_ordered(exchange, order)).await
-        }
-        _ => outcome,
-    }
 }
 
 /// Takes the steps of a request, if it is admitted. Challenges and faults may answer other requests, too.
@@ -411,7 +412,7 @@ fn choose(
     bytes: &[u8],
 ) -> Result<usize, Failure> {
     let fields = RequestFields::new(head, bytes);
-    let conditions = &SeenConditions { ctx: *ctx, routed, head, bytes };
+    let conditions = &SeenConditions::new(ctx, routed, head, bytes);
     let request = seen::request(ctx, &routed.target, bytes, routed.client, &fields, head);
     ctx.snapshot.table.choose(&route::RequestParts { conditions, ..request })
 }

@@ -258,6 +258,11 @@ impl HeaderEdits {
         written.chain(removed.filter(move |name| !is_set(name)).map(HeaderEdit::Remove))
     }
 
+    /// Whether values have variables.
+    pub fn has_variables(&self) -> bool {
+        self.written.iter().any(|written| written.value.has_variables())
+    }
+
     /// Whether values refer to groups of a pattern.
     pub fn has_groups(&self) -> bool {
         self.written.iter().any(|written| written.value.has_groups())

@@ -9,6 +9,7 @@ use expression::{
 
 use crate::form::FormReading;
 use crate::host::{HOST_BYTES_MAX, without_dot};
+use crate::later_facts::{ExchangeFacts, LaterFacts};
 use crate::path::with_reading;
 use crate::request::{FieldLookup, RequestParts, cookies, parameters};
 use crate::variable_values::TlsFacts;
@@ -69,7 +70,76 @@ impl RequestConditions for NoConditions {
     fn value(&self, _: &Expression, _: &[u8], _: &mut dyn FnMut(&[u8])) {}
 }
 
-/// The facts of a request for expressions.
+/// Facts of a request. An evaluation asks only for those that its expression names, so an implementation may compute
+/// each when it is asked for.
+pub trait RequestSource {
+    type Fields: FieldLookup + ?Sized;
+
+    fn method(&self) -> &[u8];
+    /// The host without port, as sent.
+    fn host(&self) -> &[u8];
+    /// The query as sent, without the `?`.
+    fn query(&self) -> Option<&[u8]>;
+    fn fields(&self) -> &Self::Fields;
+    /// `http` or `https`.
+    fn scheme(&self) -> &str;
+    /// `1.0`, `1.1`, `2` or `3`.
+    fn version(&self) -> &str;
+    /// The length of the body in bytes, if it is known.
+    fn size(&self) -> Option<u64>;
+    fn client(&self) -> IpAddr;
+    fn client_port(&self) -> u16;
+    /// The name of the listener.
+    fn listener(&self) -> &str;
+    fn tls(&self) -> TlsFacts<'_>;
+    /// Nanoseconds since 1970 (UTC).
+    fn time_ns(&self) -> i64;
+    /// The value of a key in the map with this number.
+    fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>>;
+    /// Values that the request has computed so far; without it, each is computed wherever it is used.
+    fn memory(&self) -> Option<&ValueMemory>;
+
+    /// Whether a condition holds for the request with this path. Allocates only for a path that
+    /// [`RouteTable::choose`](crate::RouteTable::choose) would copy, too, and for texts that outgrow `scratch`.
+    fn hold_with(&self, condition: &Expression, path: &[u8], scratch: &mut EvaluationScratch) -> bool {
+        with_readings(self, condition, path, |facts| condition.holds(facts, scratch))
+    }
+
+    /// Whether a condition holds for the exchange of the request with this path. Allocates as [`Self::hold_with`] does.
+    fn hold_later(
+        &self,
+        condition: &Expression,
+        path: &[u8],
+        later: &LaterFacts<'_>,
+        scratch: &mut EvaluationScratch,
+    ) -> bool {
+        with_readings(self, condition, path, |request| {
+            condition.holds(&ExchangeFacts { request, later }, scratch)
+        })
+    }
+
+    /// Passes the text form of a value to `then`, unless the value is absent. Allocates as [`Self::hold_with`] does.
+    fn value_with(
+        &self,
+        value: &Expression,
+        path: &[u8],
+        scratch: &mut EvaluationScratch,
+        then: &mut dyn FnMut(&[u8]),
+    ) {
+        with_readings(self, value, path, |facts| {
+            if let Some(value) = value.evaluate(facts, scratch) {
+                value.with_plain(then);
+            }
+        });
+    }
+
+    /// Explains an evaluation, for people.
+    fn explain_with(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
+        with_readings(self, condition, path, |facts| condition.explain(facts))
+    }
+}
+
+/// The facts of a request that are all known.
 #[derive(Debug)]
 pub struct RequestFacts<'a, F: ?Sized> {
     pub method: &'a [u8],
@@ -98,49 +168,70 @@ pub struct RequestFacts<'a, F: ?Sized> {
 }
 
 impl<F: FieldLookup + ?Sized> RequestFacts<'_, F> {
-    /// Whether a condition holds for the request with this path. Allocates only for a path that
-    /// [`RouteTable::choose`](crate::RouteTable::choose) would copy, too, and for texts that outgrow `scratch`.
-    pub fn hold_with(&self, condition: &Expression, path: &[u8], scratch: &mut EvaluationScratch) -> bool {
-        self.with_readings(path, |facts| condition.holds(facts, scratch))
-    }
-
-    /// Passes the text form of a value to `then`, unless the value is absent. Allocates as [`Self::hold_with`] does.
-    pub fn value_with(
-        &self,
-        value: &Expression,
-        path: &[u8],
-        scratch: &mut EvaluationScratch,
-        then: &mut dyn FnMut(&[u8]),
-    ) {
-        self.with_readings(path, |facts| {
-            if let Some(value) = value.evaluate(facts, scratch) {
-                value.with_plain(then);
-            }
-        });
-    }
-
     /// The parts of this request that routes depend on. `listener` is an index.
     pub fn parts<'s>(&'s self, listener: usize, path: &'s [u8]) -> RequestParts<'s, F> {
         let Self { method, host, query, fields, client, .. } = *self;
         RequestParts { listener, host, path, query, method, client, fields, conditions: self }
     }
+}
 
-    /// Calls `then` with path and host as routes compare them.
-    pub(crate) fn with_readings<R>(&self, path: &[u8], then: impl FnOnce(&ComparedFacts<'_, F>) -> R) -> R {
-        with_reading(path, |path| {
-            let host = without_dot(self.host);
-            let mut copy = [0; HOST_BYTES_MAX];
-            let host = match copy.get_mut(..host.len()) {
-                Some(copy) if host.iter().any(u8::is_ascii_uppercase) => {
-                    copy.copy_from_slice(host);
-                    copy.make_ascii_lowercase();
-                    copy
-                }
-                // No rule matches a longer host, whatever its case.
-                _ => host,
-            };
-            then(&ComparedFacts { facts: self, path, host })
-        })
+impl<F: FieldLookup + ?Sized> RequestSource for RequestFacts<'_, F> {
+    type Fields = F;
+
+    fn method(&self) -> &[u8] {
+        self.method
+    }
+
+    fn host(&self) -> &[u8] {
+        self.host
+    }
+
+    fn query(&self) -> Option<&[u8]> {
+        self.query
+    }
+
+    fn fields(&self) -> &F {
+        self.fields
+    }
+
+    fn scheme(&self) -> &str {
+        self.scheme
+    }
+
+    fn version(&self) -> &str {
+        self.version
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    fn client_port(&self) -> u16 {
+        self.client_port
+    }
+
+    fn listener(&self) -> &str {
+        self.listener
+    }
+
+    fn tls(&self) -> TlsFacts<'_> {
+        self.tls
+    }
+
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+
+    fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
+        self.maps.lookup(map, key)
+    }
+
+    fn memory(&self) -> Option<&ValueMemory> {
+        self.memory
     }
 }
 
@@ -150,7 +241,7 @@ impl<F: FieldLookup + ?Sized> RequestConditions for RequestFacts<'_, F> {
     }
 
     fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
-        self.with_readings(path, |facts| condition.explain(facts))
+        self.explain_with(condition, path)
     }
 
     fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8])) {
@@ -158,36 +249,63 @@ impl<F: FieldLookup + ?Sized> RequestConditions for RequestFacts<'_, F> {
     }
 }
 
-/// Facts with path and host as routes compare them.
-pub(crate) struct ComparedFacts<'a, F: ?Sized> {
-    facts: &'a RequestFacts<'a, F>,
+/// Calls `then` with the facts of a request, whose path and host read as routes compare them.
+#[inline]
+fn with_readings<S: RequestSource + ?Sized, R>(
+    source: &S,
+    expression: &Expression,
+    path: &[u8],
+    then: impl FnOnce(&ComparedFacts<'_, S>) -> R,
+) -> R {
+    let asks_for_host = expression.asks_for(Fact::RequestHost);
+    if !asks_for_host && !expression.asks_for(Fact::RequestPath) {
+        return then(&ComparedFacts { source, path, host: b"" });
+    }
+    with_reading(path, |path| {
+        let host = if asks_for_host { without_dot(source.host()) } else { b"" };
+        let mut copy = [0; HOST_BYTES_MAX];
+        let host = match copy.get_mut(..host.len()) {
+            Some(copy) if host.iter().any(u8::is_ascii_uppercase) => {
+                copy.copy_from_slice(host);
+                copy.make_ascii_lowercase();
+                copy
+            }
+            // No rule matches a longer host, whatever its case.
+            _ => host,
+        };
+        then(&ComparedFacts { source, path, host })
+    })
+}
+
+/// Facts with path and host as routes compare them. Both are set only for expressions that ask for them.
+pub(crate) struct ComparedFacts<'a, S: ?Sized> {
+    source: &'a S,
     path: &'a [u8],
     host: &'a [u8],
 }
 
-impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
+impl<S: RequestSource + ?Sized> Facts for ComparedFacts<'_, S> {
     fn value(&self, fact: Fact) -> Option<Value<'_>> {
-        let Self { facts, path, host } = self;
-        let tls = &facts.tls;
+        let Self { source, path, host } = self;
         let text = match fact {
-            Fact::ClientTlsVersion => tls.version,
-            Fact::ClientTlsCipher => tls.cipher,
-            Fact::ClientTlsSni => tls.server_name,
-            Fact::ClientTlsSubject => tls.subject,
-            Fact::ClientTlsIssuer => tls.issuer,
-            Fact::ClientTlsFingerprint => tls.fingerprint,
-            Fact::ClientAddress => return Some(Value::Address(facts.client)),
-            Fact::ClientPort => return Some(Value::Integer(facts.client_port.into())),
-            Fact::ListenerName => return Some(Value::Text(facts.listener.as_bytes())),
-            Fact::Time => return Some(Value::Time(facts.time_ns)),
-            Fact::RequestMethod => return Some(Value::Text(facts.method)),
+            Fact::ClientTlsVersion => source.tls().version,
+            Fact::ClientTlsCipher => source.tls().cipher,
+            Fact::ClientTlsSni => source.tls().server_name,
+            Fact::ClientTlsSubject => source.tls().subject,
+            Fact::ClientTlsIssuer => source.tls().issuer,
+            Fact::ClientTlsFingerprint => source.tls().fingerprint,
+            Fact::ClientAddress => return Some(Value::Address(source.client())),
+            Fact::ClientPort => return Some(Value::Integer(source.client_port().into())),
+            Fact::ListenerName => return Some(Value::Text(source.listener().as_bytes())),
+            Fact::Time => return Some(Value::Time(source.time_ns())),
+            Fact::RequestMethod => return Some(Value::Text(source.method())),
             Fact::RequestPath => return Some(Value::Text(path)),
-            Fact::RequestQuery => return facts.query.map(Value::Text),
+            Fact::RequestQuery => return source.query().map(Value::Text),
             Fact::RequestHost => return Some(Value::Text(host)),
-            Fact::RequestScheme => return Some(Value::Text(facts.scheme.as_bytes())),
-            Fact::RequestVersion => return Some(Value::Text(facts.version.as_bytes())),
+            Fact::RequestScheme => return Some(Value::Text(source.scheme().as_bytes())),
+            Fact::RequestVersion => return Some(Value::Text(source.version().as_bytes())),
             Fact::RequestSize => {
-                return facts.size.map(|size| Value::Integer(i64::try_from(size).unwrap_or(i64::MAX)));
+                return source.size().map(|size| Value::Integer(i64::try_from(size).unwrap_or(i64::MAX)));
             }
             // Known at later stages only: see `LaterFacts`.
             Fact::ClientUser
@@ -202,7 +320,7 @@ impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
     }
 
     fn field(&self, family: FactFamily, key: &Key) -> Option<&[u8]> {
-        let (fields, name) = (self.facts.fields, key.as_bytes());
+        let (fields, name) = (self.source.fields(), key.as_bytes());
         match family {
             FactFamily::RequestHeaders => fields.value(name),
             FactFamily::RequestCookies => cookies(fields, name).next(),
@@ -212,11 +330,11 @@ impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
     }
 
     fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
-        self.facts.maps.lookup(map, key)
+        self.source.lookup(map, key)
     }
 
     fn any_field(&self, family: FactFamily, key: &Key, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        let (fields, name) = (self.facts.fields, key.as_bytes());
+        let (fields, name) = (self.source.fields(), key.as_bytes());
         match family {
             FactFamily::RequestHeaders => fields.values(name).any(test),
             FactFamily::RequestCookies => cookies(fields, name).any(test),
@@ -226,14 +344,14 @@ impl<F: FieldLookup + ?Sized> Facts for ComparedFacts<'_, F> {
     }
 
     fn memory(&self) -> Option<&ValueMemory> {
-        self.facts.memory
+        self.source.memory()
     }
 }
 
-impl<F: ?Sized> ComparedFacts<'_, F> {
+impl<S: RequestSource + ?Sized> ComparedFacts<'_, S> {
     /// The values of the parameters with this name, as sent.
     fn parameters<'s>(&'s self, name: &[u8]) -> impl Iterator<Item = &'s [u8]> {
-        let all = parameters(self.facts.query.unwrap_or_default());
+        let all = parameters(self.source.query().unwrap_or_default());
         let is_named = move |written: &[u8]| FormReading::from_written(written).eq(name.iter().copied());
         all.filter(move |(written, _)| is_named(written)).map(|(_, value)| value)
     }

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use expression::{EvaluationScratch, Expression, Fact, FactFamily, Facts, Key, Value};
+use expression::{Fact, FactFamily, Facts, Key, Value};
 use jwt::KeptClaims;
 
-use crate::facts::{ComparedFacts, RequestFacts};
-use crate::request::FieldLookup;
+use crate::facts::{ComparedFacts, RequestSource};
 
 /// Facts of an exchange that are known after the request. What is not known is empty, or `None`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,27 +57,13 @@ impl ResponseFacts<'_> {
     }
 }
 
-impl<F: FieldLookup + ?Sized> RequestFacts<'_, F> {
-    /// Whether a condition holds for the exchange of the request with this path. Allocates as little as
-    /// [`RequestFacts::hold_with`].
-    pub fn hold_later(
-        &self,
-        condition: &Expression,
-        path: &[u8],
-        later: &LaterFacts<'_>,
-        scratch: &mut EvaluationScratch,
-    ) -> bool {
-        self.with_readings(path, |request| condition.holds(&ExchangeFacts { request, later }, scratch))
-    }
-}
-
 /// All facts of an exchange.
-struct ExchangeFacts<'a, F: ?Sized> {
-    request: &'a ComparedFacts<'a, F>,
-    later: &'a LaterFacts<'a>,
+pub(crate) struct ExchangeFacts<'a, S: ?Sized> {
+    pub(crate) request: &'a ComparedFacts<'a, S>,
+    pub(crate) later: &'a LaterFacts<'a>,
 }
 
-impl<F: FieldLookup + ?Sized> Facts for ExchangeFacts<'_, F> {
+impl<S: RequestSource + ?Sized> Facts for ExchangeFacts<'_, S> {
     fn value(&self, fact: Fact) -> Option<Value<'_>> {
         let LaterFacts { user, upstream, server, response, cache_status, .. } = self.later;
         let text = match fact {
@@ -126,9 +111,10 @@ impl<F: FieldLookup + ?Sized> Facts for ExchangeFacts<'_, F> {
 
 #[cfg(test)]
 mod tests {
-    use expression::{ExchangeStage, ExpressionLimits, Schema, ValueType};
+    use expression::{EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Schema, ValueType};
 
     use super::*;
+    use crate::facts::RequestFacts;
     use crate::variable_values::TlsFacts;
 
     fn holds(text: &str, later: &LaterFacts<'_>) -> bool {

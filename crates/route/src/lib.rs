@@ -89,7 +89,7 @@ pub use edits::{
     RemovedFields,
 };
 pub use explain::{ExplainedRule, Explanation, Miss, RuleOutcome};
-pub use facts::{MapLookup, NoConditions, NoMaps, RequestConditions, RequestFacts};
+pub use facts::{MapLookup, NoConditions, NoMaps, RequestConditions, RequestFacts, RequestSource};
 pub use later_facts::{LaterFacts, ResponseFacts};
 pub use limit::{
     Alone, Concurrency, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter, ConcurrencyTicket,

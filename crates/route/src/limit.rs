@@ -23,6 +23,8 @@ pub use key::{RateKey, RateKeyPart};
 pub use share::{Alone, ShareStanding, SharedIdentity, Spent};
 pub use states::KEY_BYTES;
 
+use std::sync::Arc;
+
 use crate::request::{FieldLookup, RequestParts};
 use share::LimitShare;
 use states::States;
@@ -34,13 +36,15 @@ use states::States;
 /// available to it, which loses nothing. If there is no room for a new key before, the new key takes the place and the
 /// state of the key that is nearest to a whole burst. So a flood of keys hardly weakens the limit, and takes no more
 /// memory. Keys are spread over sets of eight by a keyed hash; leave room for twice the expected number.
-#[derive(Debug)]
+/// Clones share their counts.
+#[derive(Debug, Clone)]
 pub struct RateLimiter {
     rate: Rate,
     key: RateKey,
-    states: States,
+    /// Shared by limiters of one zone.
+    states: Arc<States>,
     /// Present for a limit over several instances.
-    share: Option<Box<LimitShare>>,
+    share: Option<Arc<LimitShare>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +71,7 @@ impl RateLimiter {
     /// A limiter with room for `keys_max` keys, rounded up to a power of two. `secret` must be random: an attacker who
     /// knows it can choose keys that collide.
     pub fn new(rate: Rate, key: RateKey, keys_max: usize, secret: [u64; 2]) -> Self {
-        Self { rate, key, states: States::new(keys_max, secret), share: None }
+        Self { rate, key, states: Arc::new(States::new(keys_max, secret)), share: None }
     }
 
     /// A limiter that shares its limit with other instances; `instances` is their assumed number until
@@ -80,8 +84,14 @@ impl RateLimiter {
         (alone, instances): (Alone, u32),
     ) -> Self {
         let states = States::new(keys_max, secret);
-        let share = Box::new(LimitShare::new(rate, alone, instances, states.sets()));
-        Self { rate, key, states, share: Some(share) }
+        let share = Arc::new(LimitShare::new(rate, alone, instances, states.sets()));
+        Self { rate, key, states: Arc::new(states), share: Some(share) }
+    }
+
+    /// A limiter with the same counts and another burst. `rate` must have the same mean.
+    #[must_use]
+    pub fn with_burst_of(&self, rate: Rate) -> Self {
+        Self { rate, ..self.clone() }
     }
 
     /// Counts a request of a user, unless it exceeds the limit. The user matters only for a key that [has

@@ -292,6 +292,11 @@ impl RouteTemplate {
         &self.text
     }
 
+    /// Whether the template has any variable.
+    pub(crate) fn has_variables(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(..)))
+    }
+
     /// Whether the template refers to groups of a pattern, so that captures are needed to fill it in.
     pub fn has_groups(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(Variable::Group(_), _)))

@@ -7,8 +7,8 @@ use expression::{EvaluationScratch, ExchangeStage, Expression, ExpressionLimits,
 use route::{
     AccessDecision, AccessList, BytePattern, Concurrency, ConcurrencyEntry, ConcurrencyLimiter, HeaderEdit,
     HeaderEdits, HostRule, LaterFacts, NamedValues, PathRewrite, PathRule, Present, Rate, RateKey,
-    RateKeyPart, RateLimiter, RequestFacts, RequestParts, ResponseFacts, RouteRule, RouteTable, Split,
-    SplitShare, TemplateStage, ValueRule, VariableValues,
+    RateKeyPart, RateLimiter, RequestFacts, RequestParts, RequestSource, ResponseFacts, RouteRule,
+    RouteTable, Split, SplitShare, TemplateStage, ValueRule, VariableValues,
 };
 
 const FIELDS: [(&str, &str); 2] = [("Host", "www.example.com"), ("X-Beta", "1")];

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use expression::Expression;
 use http1::BodyFraming;
-use route::{LaterFacts, ResponseFacts};
+use route::{LaterFacts, RequestSource, ResponseFacts};
 
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::plan::Compression;
@@ -81,8 +81,7 @@ impl<'a> ExchangeConditions<'a> {
         let bytes = request.head_bytes();
         let path = routed.target.path.for_bytes(bytes);
         let scratch = &mut ctx.worker.expression_scratch.borrow_mut();
-        let seen = SeenConditions { ctx: *ctx, routed, head: &request.head, bytes };
-        seen.with_facts(condition, |facts| facts.hold_later(condition, path, later, scratch))
+        SeenConditions::new(ctx, routed, &request.head, bytes).hold_later(condition, path, later, scratch)
     }
 }
 

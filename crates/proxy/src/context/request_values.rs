@@ -48,7 +48,7 @@ impl<'a> RequestValues<'a> {
         let Self { ctx, target, framing, client, request } = *self;
         let head = &request.head;
         let routed = &RoutedRequest { target, framing, client, ..RoutedRequest::new(ctx, head) };
-        then(&SeenConditions { ctx: *ctx, routed, head, bytes: request.head_bytes() })
+        then(&SeenConditions::new(ctx, routed, head, request.head_bytes()))
     }
 }
 

@@ -1,14 +1,16 @@
 //! A request as routes and policies see it.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use expression::{Expression, ExpressionTrace, Fact};
+use expression::{Expression, ExpressionTrace, Value, ValueMemory};
 use http1::{BodyFraming, Chain, RequestHead, RequestTarget, host_without_port};
-use route::{RequestConditions, RequestFacts};
+use route::{MapLookup, RequestConditions, RequestSource, TlsFacts};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::request_values;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
+use crate::shared::live_maps::MapsView;
 pub(crate) use crate::shared::request_fields::{RequestFields, line, query};
 
 /// Returns the request as routes see it: host, path, fields, client.
@@ -33,51 +35,94 @@ pub(crate) fn request<'a>(
     }
 }
 
-/// Evaluates conditions of rules on a request. Gathers facts only when a rule asks for them.
+/// A request as conditions and values see it. Each fact is computed when an expression asks for it.
 pub(crate) struct SeenConditions<'a> {
-    pub(crate) ctx: ExchangeContext<'a>,
-    pub(crate) routed: &'a RoutedRequest,
-    pub(crate) head: &'a RequestHead,
-    pub(crate) bytes: &'a [u8],
+    ctx: ExchangeContext<'a>,
+    routed: &'a RoutedRequest,
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+    fields: RequestFields<'a>,
+    /// The maps in force, from the first look-up on.
+    maps: OnceCell<MapsView<'a>>,
 }
 
-impl SeenConditions<'_> {
-    /// Calls `then` with the facts that a condition may ask for.
-    pub(crate) fn with_facts<R>(
-        &self,
-        condition: &Expression,
-        then: impl FnOnce(&RequestFacts<'_, RequestFields<'_>>) -> R,
-    ) -> R {
-        let Self { ctx, routed, head, bytes } = self;
-        let listener =
-            ctx.client.listening.place().map(|place| &*ctx.snapshot.plan.config.listeners[place].name);
-        let maps = condition.has_map();
-        let maps = maps.then(|| ctx.snapshot.plan.maps.view(ctx.worker.index, ctx.worker.unix_ms()));
-        let asks_for_scheme = condition.asks_for(Fact::RequestScheme);
-        then(&RequestFacts {
-            method: head.start.method_span.for_bytes(bytes),
-            host: host_without_port(routed.target.authority.for_bytes(bytes)),
-            query: query(&routed.target, bytes),
-            fields: &RequestFields::new(head, bytes),
-            // The scheme is searched for in fields of trusted proxies.
-            scheme: if asks_for_scheme { scheme(ctx, head, bytes) } else { "" },
-            version: head.start.version.number(),
-            size: match routed.framing {
-                BodyFraming::None => Some(0),
-                BodyFraming::Length(length) => Some(length),
-                BodyFraming::Chunked | BodyFraming::UntilClose => None,
-            },
-            client: routed.client,
-            client_port: ctx.client.port,
-            listener: listener.unwrap_or_default(),
-            tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
-            time_ns: request_values::time_ns(ctx),
-            maps: match &maps {
-                Some(maps) => maps,
-                None => &route::NoMaps,
-            },
-            memory: Some(ctx.values),
-        })
+impl<'a> SeenConditions<'a> {
+    #[inline]
+    pub(crate) fn new(
+        ctx: &ExchangeContext<'a>,
+        routed: &'a RoutedRequest,
+        head: &'a RequestHead,
+        bytes: &'a [u8],
+    ) -> Self {
+        let fields = RequestFields::new(head, bytes);
+        Self { ctx: *ctx, routed, head, bytes, fields, maps: OnceCell::new() }
+    }
+}
+
+impl<'a> RequestSource for SeenConditions<'a> {
+    type Fields = RequestFields<'a>;
+
+    fn method(&self) -> &[u8] {
+        self.head.start.method_span.for_bytes(self.bytes)
+    }
+
+    fn host(&self) -> &[u8] {
+        host_without_port(self.routed.target.authority.for_bytes(self.bytes))
+    }
+
+    fn query(&self) -> Option<&[u8]> {
+        query(&self.routed.target, self.bytes)
+    }
+
+    fn fields(&self) -> &RequestFields<'a> {
+        &self.fields
+    }
+
+    fn scheme(&self) -> &str {
+        scheme(&self.ctx, self.head, self.bytes)
+    }
+
+    fn version(&self) -> &str {
+        self.head.start.version.number()
+    }
+
+    fn size(&self) -> Option<u64> {
+        match self.routed.framing {
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(length) => Some(length),
+            BodyFraming::Chunked | BodyFraming::UntilClose => None,
+        }
+    }
+
+    fn client(&self) -> IpAddr {
+        self.routed.client
+    }
+
+    fn client_port(&self) -> u16 {
+        self.ctx.client.port
+    }
+
+    fn listener(&self) -> &str {
+        let listeners = &self.ctx.snapshot.plan.config.listeners;
+        self.ctx.client.listening.place().map_or("", |place| &listeners[place].name)
+    }
+
+    fn tls(&self) -> TlsFacts<'_> {
+        self.ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default()
+    }
+
+    fn time_ns(&self) -> i64 {
+        request_values::time_ns(&self.ctx)
+    }
+
+    fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
+        let worker = self.ctx.worker;
+        let maps = self.maps.get_or_init(|| self.ctx.snapshot.plan.maps.view(worker.index, worker.unix_ms()));
+        maps.lookup(map, key)
+    }
+
+    fn memory(&self) -> Option<&ValueMemory> {
+        Some(self.ctx.values)
     }
 }
 
@@ -93,23 +138,23 @@ pub(crate) fn holds(
     condition.is_none_or(|condition| {
         let condition = ctx.snapshot.conditions.own(condition);
         let path = routed.target.path.for_bytes(bytes);
-        SeenConditions { ctx: *ctx, routed, head, bytes }.hold(condition, path)
+        SeenConditions::new(ctx, routed, head, bytes).hold(condition, path)
     })
 }
 
 impl RequestConditions for SeenConditions<'_> {
     fn hold(&self, condition: &Expression, path: &[u8]) -> bool {
         let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();
-        self.with_facts(condition, |facts| facts.hold_with(condition, path, scratch))
+        self.hold_with(condition, path, scratch)
     }
 
     fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
-        self.with_facts(condition, |facts| facts.explain(condition, path))
+        self.explain_with(condition, path)
     }
 
     fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8])) {
         let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();
-        self.with_facts(value, |facts| facts.value_with(value, path, scratch, then));
+        self.value_with(value, path, scratch, then);
     }
 }
 

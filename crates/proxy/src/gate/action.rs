@@ -33,6 +33,13 @@ struct ActionTexts {
 }
 
 impl ActionTexts {
+    /// Empties the texts of an earlier request.
+    fn clear(texts: &mut Texts) {
+        for text in [&mut texts.path, &mut texts.split_cookie, &mut texts.body, &mut texts.host] {
+            text.clear();
+        }
+    }
+
     /// Takes the memory of the texts, which are empty then.
     fn take(texts: &mut Texts) -> Self {
         let [path, split_cookie, body] =
@@ -58,6 +65,11 @@ pub(crate) fn act<'a>(
     request: &mut CurrentRequest,
     response: &mut CurrentResponse,
 ) -> Result<Option<LocalResponse<'a>>, Failure> {
+    if let Some(upstream) = upstream_of_all(policies) {
+        routed.upstream.set(upstream);
+        ActionTexts::clear(&mut request.texts);
+        return Ok(None);
+    }
     // Before the texts are taken out, because conditions may ask for the user.
     let side = match &policies.action {
         Action::Split(split) => {
@@ -108,6 +120,14 @@ pub(crate) fn act<'a>(
     rewritten.map_err(|_| Failure::AmbiguousPath)?;
     found?;
     answer
+}
+
+/// Returns the upstream of a route whose requests all go to it with their path unchanged.
+#[inline]
+fn upstream_of_all(policies: &RoutePolicies) -> Option<usize> {
+    let Action::Upstream(upstream) = policies.action else { return None };
+    let removes_parameter = || policies.tokens().is_some_and(|tokens| tokens.removed_parameter().is_some());
+    (policies.settings.rewrite.path.is_none() && !removes_parameter()).then_some(upstream)
 }
 
 /// Chooses the upstream, or begins the response of the proxy.

@@ -39,7 +39,7 @@ pub(crate) fn enter(
     let mut counted = std::mem::take(&mut request.counted);
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let conditions = &SeenConditions { ctx: *ctx, routed, head: &request.head, bytes };
+    let conditions = &SeenConditions::new(ctx, routed, &request.head, bytes);
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
     let seen = route::RequestParts { conditions, ..seen };
     let user = policies.user(routed.user, request.texts.user());

@@ -74,11 +74,12 @@ pub(crate) fn write_request(
     let captures = captures(policies, has_groups, routed.target.path.for_bytes(bytes));
     let subject = PolicySubject::from_routed(routed);
     let computed = subject.values(ctx, policies, request);
+    let has_variables = edits.has_variables() || policies.settings.rewrite.host.is_some();
     let values = VariableValues {
         upstream: &ctx.snapshot.plan.upstreams[routed.upstream.get()].config.name,
         server,
         captures: captures.as_ref(),
-        ..facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &texts)
+        ..facts_if(has_variables, ctx, policies, &subject, request, (&fields, computed.as_ref()), &texts)
     };
     let values = with_kept_query(values, kept_target);
     host_text.clear();
@@ -172,6 +173,12 @@ pub(crate) fn write_response(
     response: &mut CurrentResponse,
     rewrite: ResponseRewrite<'_>,
 ) {
+    let (via, passes_alt_svc) = (via(&policies.settings.options.via), policies.settings.options.alt_svc);
+    let rewrite = ResponseRewrite { via, passes_alt_svc, ..rewrite };
+    if !is_response_edited(policies, request, has_page) {
+        let CurrentResponse { head, buffer, out, .. } = response;
+        return http1::write_response(out, head, buffer.filled(), &rewrite);
+    }
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
     let upstream = &ctx.snapshot.plan.upstreams[routed.upstream.get()].config;
@@ -182,12 +189,15 @@ pub(crate) fn write_response(
     let captures = captures(policies, headers.has_groups(), routed.target.path.for_bytes(bytes));
     let subject = PolicySubject::from_routed(routed);
     let computed = subject.values(ctx, policies, request);
+    // Location is rewritten to the scheme of the client.
+    let has_variables = headers.has_variables() || policies.settings.location;
+    let known = (&fields, computed.as_ref());
     let values = VariableValues {
         upstream: &upstream.name,
         server,
         status: Some(status),
         captures: captures.as_ref(),
-        ..facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &request.texts)
+        ..facts_if(has_variables, ctx, policies, &subject, request, known, &request.texts)
     };
     let authority = routed.target.authority.for_bytes(bytes);
     // Servers make URLs from the Host that they were sent, which may not be the client's.
@@ -226,14 +236,23 @@ pub(crate) fn write_response(
         proxy_status: proxy_status(policies, source),
         ..Edited::new((headers, active), response_lines(request), values)
     };
-    let rewrite = ResponseRewrite {
-        edits: Some(&edited),
-        via: via(&policies.settings.options.via),
-        passes_alt_svc: policies.settings.options.alt_svc,
-        ..rewrite
-    };
+    let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
     let CurrentResponse { head, buffer, out, .. } = response;
     http1::write_response(out, head, buffer.filled(), &rewrite);
+}
+
+/// Whether the policies of the route, or what is noted for the request, change a server's response.
+#[inline]
+fn is_response_edited(policies: &RoutePolicies, request: &CurrentRequest, has_page: bool) -> bool {
+    let config::Policies { response_headers, location, cookies, cors, options, .. } = &*policies.settings;
+    let Texts { split_cookie, rate_limit, .. } = &request.texts;
+    *location
+        || has_page
+        || !response_headers.is_empty()
+        || cookies.is_some()
+        || cors.is_some()
+        || options.proxy_status.is_some()
+        || !(split_cookie.is_empty() && rate_limit.is_empty() && response_lines(request).is_empty())
 }
 
 fn cors_fields(policies: &RoutePolicies, is_preflight: bool) -> Option<CorsFields<'_>> {
@@ -287,10 +306,11 @@ pub(crate) fn edit_own(
     let fields = RequestFields::new(&request.head, bytes);
     let captures = captures(policies, headers.has_groups(), subject.target.path.for_bytes(bytes));
     let computed = subject.values(ctx, policies, request);
+    let known = (&fields, computed.as_ref());
     let values = VariableValues {
         status: Some(status),
         captures: captures.as_ref(),
-        ..facts(ctx, policies, subject, request, (&fields, computed.as_ref()), &request.texts)
+        ..facts_if(headers.has_variables(), ctx, policies, subject, request, known, &request.texts)
     };
     let edited =
         Edited { cors, proxy_status, rate_limit, ..Edited::new((headers, active), own_lines, values) };
@@ -327,6 +347,32 @@ pub(crate) fn facts<'a>(
         port: seen::port(ctx, &request.head, bytes, &subject.target),
         ..VariableValues::from_request(seen, seen::scheme(ctx, &request.head, bytes))
     }
+}
+
+/// Returns the same as [`facts`]; only the fields of the request if no value has variables, which spares searches.
+fn facts_if<'a>(
+    has_variables: bool,
+    ctx: &ExchangeContext<'a>,
+    policies: &'a RoutePolicies,
+    subject: &PolicySubject,
+    request: &'a CurrentRequest,
+    (fields, values): (&'a RequestFields<'a>, Option<&'a RequestValues<'a>>),
+    texts: &'a Texts,
+) -> VariableValues<'a, RequestFields<'a>> {
+    if has_variables {
+        return facts(ctx, policies, subject, request, (fields, values), texts);
+    }
+    let only_fields = route::RequestParts {
+        listener: 0,
+        host: b"",
+        path: b"",
+        query: None,
+        method: b"",
+        client: subject.client,
+        fields,
+        conditions: &route::NoConditions,
+    };
+    VariableValues::from_request(only_fields, "")
 }
 
 /// Appends the fields of a request for an error page, by the client's request.

@@ -66,7 +66,7 @@ fn draw(exchange: &Exchange<'_, '_>) -> Result<Option<DrawnFault>, Failure> {
     let CurrentRequest { head, .. } = &exchange.memory.request;
     let bytes = exchange.memory.request.head_bytes();
     let fields = RequestFields::new(head, bytes);
-    let conditions = &SeenConditions { ctx: *ctx, routed, head, bytes };
+    let conditions = &SeenConditions::new(ctx, routed, head, bytes);
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, head);
     let seen = route::RequestParts { conditions, ..seen };
     let route = exchange.state.route().map_or("", |route| &ctx.snapshot.plan.routes[route].label);
