@@ -90,8 +90,8 @@ struct NginxAdapter<'s> {
     groups: BTreeMap<&'s str, &'s Directive>,
     /// Host, listener and path of each route. A second route with the same would be a mistake.
     taken: BTreeSet<(String, String, String)>,
-    /// Zones of `limit_req` that a route counts with.
-    counted: BTreeSet<usize>,
+    /// Zones of limits that a route counts with, and their keys.
+    counted: BTreeMap<usize, DraftValue>,
     /// Named locations whose server is part of a route.
     named: BTreeSet<usize>,
     declarations: Declarations<'s>,
@@ -110,7 +110,7 @@ impl<'s> NginxAdapter<'s> {
             doors: Vec::new(),
             groups: BTreeMap::new(),
             taken: BTreeSet::new(),
-            counted: BTreeSet::new(),
+            counted: BTreeMap::new(),
             named: BTreeSet::new(),
             declarations: Declarations::new(&[], BTreeSet::new()),
             passes: BTreeSet::new(),

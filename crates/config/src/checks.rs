@@ -6,6 +6,8 @@ pub(crate) mod resolve;
 pub(crate) mod settings;
 /// Duplicate addresses and conditions.
 pub(crate) mod twice;
+/// Zones of limits.
+pub(crate) mod zones;
 /// Finds routes that no request reaches.
 pub(crate) mod unreachable;
 /// Files, folders and names that must exist on the machine.

@@ -157,7 +157,8 @@ fn add_values(route: &mut config::Route) {
     route.values = Arc::new(values);
     let limit = Concurrency { max: NonZeroU32::MIN, waiting_max: 0 };
     let key = RateKey(vec![RateKeyPart::Host]);
-    route.policies.concurrency = [ConcurrencyLimit { limit, key, wait: Duration::ZERO, when: None }].into();
+    route.policies.concurrency =
+        [ConcurrencyLimit { limit, key, wait: Duration::ZERO, when: None, zone: None }].into();
 }
 
 /// Counts the allocations of the whole process during the requests of one client, after a warm-up.

@@ -208,10 +208,7 @@ impl<'s> NginxAdapter<'s> {
                     continue;
                 }
             };
-            if !self.counted.insert(zone.number) {
-                let why = "each route counts by itself: a client may make as many requests in each";
-                self.note(zone, RemarkKind::Differs, why, "write one [[route]] for all these paths");
-            }
+            let shared = self.shared_zone(zone, &key.key);
             let burst = option("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
             let mut pairs = vec![
                 ("rate".to_owned(), rate.into()),
@@ -219,6 +216,7 @@ impl<'s> NginxAdapter<'s> {
                 ("key".to_owned(), key.key),
             ];
             pairs.extend(key.when.map(|when| ("when".to_owned(), DraftValue::Expression(when))));
+            pairs.extend(shared);
             tables.push(DraftValue::Table(pairs));
             origins
                 .extend([StatementOrigin::Directive(limit.number), StatementOrigin::Directive(zone.number)]);
@@ -251,6 +249,19 @@ impl<'s> NginxAdapter<'s> {
         }
     }
 
+    /// Returns the option by which all routes with a limit of this zone count together; `None` if another route counts
+    /// by another key.
+    fn shared_zone(&mut self, zone: &'s Directive, key: &DraftValue) -> Option<(String, DraftValue)> {
+        if self.counted.entry(zone.number).or_insert_with(|| key.clone()) != key {
+            let why =
+                "requests of this location are counted separately, because its key has another form here";
+            self.note(zone, RemarkKind::Differs, why, "use the same key for all routes of a `zone`");
+            return None;
+        }
+        let name = zone.words.iter().find_map(|word| word.strip_prefix("zone="))?;
+        Some(("zone".to_owned(), name.split(':').next()?.into()))
+    }
+
     /// Translates `limit_conn`. nginx counts the requests of a connection, too.
     fn concurrency(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let mut tables = Vec::new();
@@ -273,9 +284,11 @@ impl<'s> NginxAdapter<'s> {
                     continue;
                 }
             };
+            let shared = self.shared_zone(zone, &key.key);
             let mut pairs =
                 vec![("max".to_owned(), DraftValue::Number(max.into())), ("by".to_owned(), key.key)];
             pairs.extend(key.when.map(|when| ("when".to_owned(), DraftValue::Expression(when))));
+            pairs.extend(shared);
             tables.push(DraftValue::Table(pairs));
             origins
                 .extend([StatementOrigin::Directive(limit.number), StatementOrigin::Directive(zone.number)]);
@@ -283,8 +296,7 @@ impl<'s> NginxAdapter<'s> {
             let status = scope.one("limit_conn_status");
             origins.extend(status.map(|status| StatementOrigin::Directive(status.number)));
             if status.is_none_or(|status| status.word(0) != "429") {
-                let why = "clients get 429 with Retry-After; each route counts separately";
-                self.note(limit, RemarkKind::Differs, why, "");
+                self.note(limit, RemarkKind::Differs, "clients get 429 with Retry-After", "");
             }
         }
         match tables.len() {

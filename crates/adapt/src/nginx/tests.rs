@@ -174,8 +174,6 @@ fn the_longest_prefix_decides_before_expressions_do() {
 /// Checks that a directive whose meaning is lost has a remark.
 #[test]
 fn what_is_lost_is_said() {
-    let zone = "limit_req_zone $binary_remote_addr zone=z:1m rate=5r/m; server { listen 80; \
-                location /a { limit_req zone=z; root /w; } location /b { limit_req zone=z; root /w; } }";
     for (text, directive, why) in [
         (
             in_location("root /w; types { application/gpx+xml gpx; }"),
@@ -192,7 +190,6 @@ fn what_is_lost_is_said() {
             "rewrite",
             "the query stays, which nginx leaves out",
         ),
-        (zone.to_owned(), "limit_req_zone", "each route counts by itself"),
     ] {
         let adapted = checked(&text);
         let said = |remark: &crate::Remark| {
@@ -205,13 +202,25 @@ fn what_is_lost_is_said() {
 }
 
 #[test]
+fn locations_of_one_zone_count_together() {
+    let written = options(
+        "limit_req_zone $binary_remote_addr zone=z:1m rate=5r/m; server { listen 80; \
+         location /a { limit_req zone=z; root /w; } location /b { limit_req zone=z burst=9 nodelay; root /w; } }",
+    );
+    let limits: Vec<&String> = written.iter().filter(|line| line.starts_with("rate_limit")).collect();
+    let limit =
+        |burst| format!("rate_limit = {{ rate = \"5/m\", burst = {burst}, key = \"client\", zone = \"z\" }}");
+    assert_eq!(limits, [&limit(1), &limit(10)]);
+}
+
+#[test]
 fn limits_by_zones_are_those_of_routes_or_listeners() {
     let zones = "limit_conn_zone $binary_remote_addr zone=a:1m; limit_conn_zone $http_x_key zone=k:1m;";
     for (place, expected) in [
-        ("limit_conn a 5;", "concurrency = { max = 5, by = \"client\" }"),
+        ("limit_conn a 5;", "concurrency = { max = 5, by = \"client\", zone = \"a\" }"),
         (
             "limit_conn a 5; limit_conn k 50;",
-            "concurrency = [{ max = 5, by = \"client\" }, { max = 50, by = \"header:X-Key\", when = '(request.headers[\"x-key\"] ?? \"\") != \"\"' }]",
+            "concurrency = [{ max = 5, by = \"client\", zone = \"a\" }, { max = 50, by = \"header:X-Key\", when = '(request.headers[\"x-key\"] ?? \"\") != \"\"', zone = \"k\" }]",
         ),
     ] {
         let text = format!(

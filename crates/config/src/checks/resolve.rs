@@ -15,6 +15,7 @@ use crate::checks::services::{
 use crate::checks::tls::check_tls;
 use crate::checks::twice::{self, Twice};
 use crate::checks::unreachable::warn_of_unreachable;
+use crate::checks::zones;
 use crate::document::reader::{Inherited, Reader};
 use crate::option::host::ListenAddress;
 use crate::option::kind::Located;
@@ -191,6 +192,7 @@ fn routes(
         routes.push(route);
     }
     check_same_rules(file, &routes, reader);
+    check_zones(file, &routes, reader);
     let written = file.routes.iter().map(|route| route.value.name.as_ref().map(|name| name.value.clone()));
     let defaults =
         routes.iter().map(|route| route.as_ref().map(|route| route.name.clone()).unwrap_or_default());
@@ -211,6 +213,16 @@ fn check_same_rules(file: &File, routes: &[Option<Route>], reader: &mut Reader<'
         let mistake = reader.mistake(&file.routes[second].at, message);
         let line = reader.line(&file.routes[first].at);
         reader.add(mistake.expecting(format!("a host, path or condition other than the one in {line}")));
+    }
+}
+
+/// Rejects limits of one zone that cannot count together.
+fn check_zones(file: &File, routes: &[Option<Route>], reader: &mut Reader<'_>) {
+    let routes = routes.iter().enumerate().filter_map(|(index, route)| Some((index, route.as_ref()?)));
+    for Twice { second, first, message } in zones::disagreements(routes) {
+        let mistake = reader.mistake(&file.routes[second].at, message);
+        let line = reader.line(&file.routes[first].at);
+        reader.add(mistake.expecting(format!("values as in {line}, or another zone")));
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use mistake::{LineMap, Mistake};
 use shape::{ConnectionFault, Fault};
 
-use crate::checks::twice;
+use crate::checks::{twice, zones};
 use crate::option::host::ListenAddress;
 use crate::option::server::{Scheme, socket_path};
 use crate::option::shared::Shared;
@@ -39,7 +39,7 @@ impl Part {
     /// Returns the routes and upstreams that differ; `None` if nothing differs.
     pub(crate) fn changed(before: &Settings, after: &Settings) -> Option<Self> {
         let routes = differing(&before.routes, &after.routes, |before, after| {
-            (&before.name, &before.rules) == (&after.name, &after.rules)
+            (&before.name, &before.rules) == (&after.name, &after.rules) && zones::are_alike(before, after)
         });
         let upstreams = differing(&before.upstreams, &after.upstreams, |before, after| {
             is_for_same_routes(before) == is_for_same_routes(after)
@@ -208,6 +208,10 @@ fn check_whole(settings: &Settings, broken: &mut Broken) {
     check_names(settings.listeners.iter().map(|listener| listener.name.as_str()), "listener", broken);
     for twice in twice::rules(settings.rules()) {
         broken.add(twice.message, "another host, path or condition");
+    }
+    let routes = settings.routes.iter().map(|route| &**route).enumerate();
+    for disagreement in zones::disagreements(routes) {
+        broken.add(disagreement.message, "equal values, or another zone");
     }
     for listener in &settings.listeners {
         check_listener(listener, settings, broken);

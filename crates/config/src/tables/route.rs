@@ -432,12 +432,23 @@ pub struct RateLimit {
     pub fields: bool,
     /// The condition under which requests count; `None` means all.
     pub when: Option<Arc<Expression>>,
+    /// Routes with the same zone count together.
+    pub zone: Option<Box<str>>,
 }
 
 impl RateLimit {
     /// Whether both count by the same keys at the same rate, whichever requests they apply to.
     pub fn counts_like(&self, other: &Self) -> bool {
         *self == Self { fields: self.fields, when: self.when.clone(), ..other.clone() }
+    }
+
+    /// Whether both can count in one zone. Instances that share a zone know one burst.
+    pub fn is_of_one_zone(&self, other: &Self) -> bool {
+        let of = |limit: &Self| {
+            let burst = limit.shared.map(|_| limit.rate.burst());
+            (limit.rate.requests_per(), burst, limit.keys_max, limit.shared)
+        };
+        of(self) == of(other) && self.key == other.key && self.zone == other.zone
     }
 }
 

@@ -42,7 +42,7 @@ mod stickiness;
 /// Sessions that instances share.
 mod sessions_elsewhere;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
@@ -327,9 +327,14 @@ impl Plan {
         }
     }
 
-    /// The rate limits that instances share.
+    /// The rate limits that instances share, each zone once.
     pub fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
-        self.routes.iter().flat_map(|route| route.shared_limits())
+        let mut zones = HashSet::new();
+        let limits = self.routes.iter().flat_map(|route| route.rate_limits());
+        limits.filter_map(move |limit| {
+            let is_first = limit.settings.zone.as_ref().is_none_or(|zone| zones.insert(zone));
+            if is_first { limit.shared() } else { None }
+        })
     }
 
     /// The channels of authentication decisions that instances share.

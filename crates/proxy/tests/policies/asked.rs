@@ -167,6 +167,42 @@ fn a_rate_holds_over_workers_connections_and_reloads() {
     assert_eq!(scene.answer(Spoken::Http1, &asked("x-key: one\n")).status, 204);
 }
 
+const ZONES: &str = r#"
+workers = 2
+[[listen]]
+address = "127.0.0.1:0"
+[[route]]
+path = "/in"
+respond = { status = 204 }
+rate_limit = { rate = "3/h", key = "header:X-Key", zone = "logins" }
+[[route]]
+path = "/reset"
+respond = { status = 204 }
+rate_limit = { rate = "3/h", burst = 5, key = "header:X-Key", zone = "logins" }
+[[route]]
+path = "/alone"
+respond = { status = 204 }
+rate_limit = { rate = "3/h", key = "header:X-Key" }
+"#;
+
+#[test]
+fn routes_of_one_zone_count_together() {
+    for spoken in BOTH {
+        let scene = Scene::new(&ZONES.replace("workers = 2\n[[listen]]\naddress = \"127.0.0.1:0\"\n", ""));
+        let ask =
+            |target| scene.answer(spoken, &BodylessRequest { fields: "x-key: a\n", ..get(target) }).status;
+        assert_eq!([ask("/in"), ask("/reset"), ask("/in"), ask("/in")], [204, 204, 204, 429], "{spoken:?}");
+        // Its own burst is larger.
+        assert_eq!([ask("/reset"), ask("/reset"), ask("/reset")], [204, 204, 429], "{spoken:?}");
+        assert_eq!(ask("/alone"), 204, "{spoken:?}");
+        // A new route joins the counts, and a changed one keeps them.
+        let added = "[[route]]\npath = \"/new\"\nrespond = { status = 204 }\nrate_limit = { rate = \"3/h\", key = \"header:X-Key\", zone = \"logins\" }\n";
+        let changed = ZONES.replace("path = \"/reset\"", "path = \"/other\"");
+        scene.running().reload(read(&format!("{changed}{added}"))).expect("is valid");
+        assert_eq!([ask("/new"), ask("/other"), ask("/in")], [429, 429, 429], "{spoken:?}");
+    }
+}
+
 /// The user `me` with the password `secret`, with a cheap hash.
 pub(crate) const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
 

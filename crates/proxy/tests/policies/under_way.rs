@@ -225,6 +225,27 @@ fn all_limits_have_to_admit_a_request() {
 }
 
 #[test]
+fn routes_of_one_zone_count_together() {
+    let limit = |max| format!("concurrency = {{ max = {max}, zone = \"all\" }}");
+    let scene = Scene::new(&format!(
+        "[[route]]\nupstream = \"app\"\n{}\n[[route]]\npath = \"/more\"\nupstream = \"app\"\n{}\n\
+         [upstream.app]\nservers = [\"http://{{0}}\"]\n",
+        limit(1),
+        limit(2)
+    ));
+    for spoken in BOTH {
+        let (mut first, mut server) = under_way(&scene, spoken, &get("/"));
+        is_refused(&scene.client(spoken).asks_for(&get("/")));
+        let (mut second, mut its_server) = under_way(&scene, spoken, &get("/more"));
+        is_refused(&scene.client(spoken).asks_for(&get("/more")));
+        server.sends(OK);
+        its_server.sends(OK);
+        assert_eq!([first.gets().status, second.gets().status], [200; 2], "{spoken:?}");
+        settles(&scene, 0);
+    }
+}
+
+#[test]
 fn a_condition_and_the_user_are_known() {
     let limit = "concurrency = { max = 1, by = \"user\", when = 'client.user != \"eve\"' }";
     let options = format!("auth = {{ users = \"{{dir}}/users\" }}\n{limit}");

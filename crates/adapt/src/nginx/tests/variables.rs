@@ -453,19 +453,19 @@ fn rates_caches_and_logs_go_by_variables() {
     let zone = |key: &str| format!("limit_req_zone {key} zone=z:1m rate=5r/s;");
     let limit = "limit_req zone=z; proxy_pass http://u;";
     for (declarations, option) in [
-        (zone("$binary_remote_addr"), "key = \"client\" }"),
-        (zone("$server_name$binary_remote_addr"), "key = [\"host\", \"client\"] }"),
-        (zone("$http_a"), "key = \"header:A\", when = '(request.headers[\"a\"] ?? \"\") != \"\"' }"),
+        (zone("$binary_remote_addr"), "key = \"client\""),
+        (zone("$server_name$binary_remote_addr"), "key = [\"host\", \"client\"]"),
+        (zone("$http_a"), "key = \"header:A\", when = '(request.headers[\"a\"] ?? \"\") != \"\"'"),
         (
             zone("$x") + "geo $y { default 1; 10.0.0.0/8 0; } map $y $x { 0 \"\"; 1 $binary_remote_addr; }",
-            "key = \"client\", when = '!(client.address in \"10.0.0.0/8\")' }",
+            "key = \"client\", when = '!(client.address in \"10.0.0.0/8\")'",
         ),
-        (zone("$x") + "map $http_plan $x { default a; gold b; }", "key = \"${x}\" }"),
-        (zone("$uri"), "key = \"${uri}\" }"),
+        (zone("$x") + "map $http_plan $x { default a; gold b; }", "key = \"${x}\""),
+        (zone("$uri"), "key = \"${uri}\""),
     ] {
         let written = told::options(&with(&declarations, limit)).join("\n");
         assert!(
-            written.contains(&format!("rate_limit = {{ rate = \"5/s\", burst = 1, {option}")),
+            written.contains(&format!("rate_limit = {{ rate = \"5/s\", burst = 1, {option}, zone = \"z\" }}")),
             "{declarations}: {written}"
         );
     }

@@ -8,7 +8,7 @@ use ::route::{Concurrency, RateKey, RateKeyPart};
 use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
-use crate::option::kind::{At, Located, Maybe};
+use crate::option::kind::{At, Located, Maybe, Name};
 use crate::option::later_condition::LaterCondition;
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, NonZero, UP_TO_A_DAY, Unit};
@@ -28,6 +28,8 @@ pub struct ConcurrencyLimit {
     pub wait: Duration,
     /// The condition under which requests count; `None` means all.
     pub when: Option<Arc<Expression>>,
+    /// Routes with the same zone count together.
+    pub zone: Option<Box<str>>,
 }
 
 #[derive(Debug, Clone)]
@@ -37,12 +39,13 @@ pub(crate) struct ConcurrencyWritten {
     pub(crate) queue: u32,
     pub(crate) wait: Option<Located<Duration>>,
     pub(crate) when: Option<Located<Arc<Expression>>>,
+    pub(crate) zone: Option<Located<String>>,
 }
 
 impl Default for ConcurrencyWritten {
     fn default() -> Self {
         let client = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
-        Self { max: None, by: vec![Some(client)], queue: 0, wait: None, when: None }
+        Self { max: None, by: vec![Some(client)], queue: 0, wait: None, when: None, zone: None }
     }
 }
 
@@ -82,6 +85,13 @@ pub(crate) const CONCURRENCY: Inline<ConcurrencyWritten> = Inline {
                 ConcurrencyWritten.when,
                 "Condition under which a request counts. Default: all do. See [conditions](conditions.md).",
             ),
+            key!(
+                "zone",
+                Maybe(At(Name { expected: "a name for the zone" })),
+                ConcurrencyWritten.zone,
+                "Routes whose limits have the same zone and `by` count together. `max`, `queue`, `wait` and `when` \
+                 may differ. Default: each route counts separately.",
+            ),
         ],
     },
 };
@@ -91,7 +101,7 @@ pub(crate) fn concurrency(
     Element { value: written, at, .. }: &Element<ConcurrencyWritten>,
     reader: &mut Reader<'_>,
 ) -> Option<ConcurrencyLimit> {
-    let ConcurrencyWritten { max, by, queue, wait, when } = written;
+    let ConcurrencyWritten { max, by, queue, wait, when, zone } = written;
     if by.is_empty() {
         let what =
             "by is empty: say what requests are counted by, or \"route\" for all of the route together";
@@ -108,5 +118,6 @@ pub(crate) fn concurrency(
         key: RateKey(by.iter().flatten().cloned().collect()),
         wait: wait.as_ref().map_or(WAIT, |wait| wait.value),
         when: when.as_ref().map(|when| Arc::clone(&when.value)),
+        zone: zone.as_ref().map(|zone| zone.value.as_str().into()),
     })
 }

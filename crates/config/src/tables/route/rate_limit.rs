@@ -8,7 +8,7 @@ use ::route::{Alone, Rate, RateError, RateKey, RateKeyPart};
 use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
-use crate::option::kind::{At, Located, Maybe, Switch, Word};
+use crate::option::kind::{At, Located, Maybe, Name, Switch, Word};
 use crate::option::later_condition::{LaterCondition, check_stage};
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, NonZero, Unit};
@@ -26,6 +26,7 @@ pub(crate) struct RateLimitWritten {
     pub(crate) shared: Option<Located<Alone>>,
     pub(crate) fields: bool,
     pub(crate) when: Option<Located<Arc<Expression>>>,
+    pub(crate) zone: Option<Located<String>>,
 }
 
 impl Default for RateLimitWritten {
@@ -39,6 +40,7 @@ impl Default for RateLimitWritten {
             shared: None,
             fields: false,
             when: None,
+            zone: None,
         }
     }
 }
@@ -100,13 +102,21 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
                 "Condition under which a request counts: `'!(client.address in \"10.0.0.0/8\")'`. Default: all \
                  do. Only a limit by `user` may ask for the user. See [conditions](conditions.md).",
             ),
+            key!(
+                "zone",
+                Maybe(At(Name { expected: "a name for the zone" })),
+                RateLimitWritten.zone,
+                "Routes whose limits have the same zone count together: a client has one rate for all of them. They \
+                 need the same `rate`, `key`, `keys_max` and `shared`; `burst`, `fields` and `when` may differ. \
+                 Default: each route counts separately.",
+            ),
         ],
     },
 };
 
 /// Checks the relations of the options; `None` if there is a mistake.
 pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
-    let RateLimitWritten { rate, burst, key, keys_max, shared, fields, when } = written;
+    let RateLimitWritten { rate, burst, key, keys_max, shared, fields, when, zone } = written;
     let rate = rate.as_ref()?;
     if key.is_empty() {
         let what =
@@ -126,7 +136,8 @@ pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) ->
                 check_stage(when, ExchangeStage::Request, reader);
             }
             let when = when.as_ref().map(|when| Arc::clone(&when.value));
-            Some(RateLimit { rate, key, keys_max: *keys_max, shared, fields: *fields, when })
+            let zone = zone.as_ref().map(|zone| zone.value.as_str().into());
+            Some(RateLimit { rate, key, keys_max: *keys_max, shared, fields: *fields, when, zone })
         }
         Err(error) => {
             let (option, at) = match (&error, burst) {

@@ -1,10 +1,11 @@
 //! Limits of routes: on the rate of requests, and on requests under way. All workers share their counts, which survive
 //! configuration changes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use config::{Config, RateLimit, Redis};
-use route::{RateLimiter, SharedIdentity};
+use route::{RateKey, RateLimiter, SharedIdentity};
 
 use crate::shared::concurrency::ConcurrencyLimiter;
 use crate::shared::secret::secret;
@@ -63,41 +64,125 @@ fn told(settings: &RateLimit, names: &mut Vec<String>) -> Box<[u8]> {
     lines.into_bytes().into()
 }
 
-/// Returns a limit's identity among instances: equal settings on routes of the same name count together.
+/// Returns a limit's identity among instances: equal settings on routes of the same name, or of one zone, count together.
 fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity {
     let secret = redis.secret.as_ref().map_or(redis.name.as_bytes(), |secret| &secret.bytes);
     let RateLimit { rate, key, .. } = settings;
+    let place = match &settings.zone {
+        // No name of a route has a line break.
+        Some(zone) => format!("\n{zone}"),
+        None => route.to_owned(),
+    };
     SharedIdentity::from_secret(
         secret,
-        &format!("{route}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()),
+        &format!("{place}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()),
     )
 }
 
+/// The limits of zones, which several routes count in: those of the previous plan, and of the routes that are compiled.
+#[derive(Default)]
+pub(super) struct LimitZones {
+    rates: HashMap<Box<str>, ZoneRate>,
+    concurrency: HashMap<Box<str>, (RateKey, ConcurrencyLimiter)>,
+}
+
+struct ZoneRate {
+    settings: RateLimit,
+    identity: Option<SharedIdentity>,
+    limiter: Arc<RateLimiter>,
+}
+
+impl LimitZones {
+    /// Adds the zones of a route of the previous plan.
+    pub(super) fn keep(&mut self, rates: &[Limit], concurrency: &[ConcurrencyLimit]) {
+        for Limit { settings, identity, limiter, .. } in rates {
+            if let Some(zone) = &settings.zone {
+                self.rates.entry(zone.clone()).or_insert_with(|| ZoneRate {
+                    settings: settings.clone(),
+                    identity: *identity,
+                    limiter: Arc::clone(limiter),
+                });
+            }
+        }
+        for ConcurrencyLimit { settings, limiter } in concurrency {
+            if let Some(zone) = &settings.zone {
+                let zone = self.concurrency.entry(zone.clone());
+                zone.or_insert_with(|| (settings.key.clone(), limiter.clone()));
+            }
+        }
+    }
+
+    /// Returns the limiter of a zone. It keeps the counts of the zone's other routes, and of the previous plan if its
+    /// settings are the same.
+    fn rate(
+        &mut self,
+        zone: &str,
+        settings: &RateLimit,
+        identity: Option<SharedIdentity>,
+        new: impl FnOnce() -> Arc<RateLimiter>,
+    ) -> Arc<RateLimiter> {
+        let known = self.rates.get(zone);
+        if let Some(known) =
+            known.filter(|known| known.settings.is_of_one_zone(settings) && known.identity == identity)
+        {
+            let is_same = known.settings.rate == settings.rate;
+            return if is_same {
+                Arc::clone(&known.limiter)
+            } else {
+                Arc::new(known.limiter.with_burst_of(settings.rate))
+            };
+        }
+        let limiter = new();
+        let added = ZoneRate { settings: settings.clone(), identity, limiter: Arc::clone(&limiter) };
+        self.rates.insert(zone.into(), added);
+        limiter
+    }
+
+    /// Returns the limiter of a zone of limits on requests under way, as [`rate`](Self::rate) does.
+    fn concurrency(&mut self, zone: &str, key: &RateKey) -> ConcurrencyLimiter {
+        if let Some((_, limiter)) = self.concurrency.get(zone).filter(|(known, _)| known == key) {
+            return limiter.clone();
+        }
+        let limiter = ConcurrencyLimiter::new();
+        self.concurrency.insert(zone.into(), (key.clone(), limiter.clone()));
+        limiter
+    }
+}
+
 /// Returns the rate limits of a route. Those that it had `before` keep their counts.
-pub(super) fn rates(config: &Config, route: &str, settings: &[RateLimit], before: &[Limit]) -> Box<[Limit]> {
+pub(super) fn rates(
+    config: &Config,
+    route: &str,
+    settings: &[RateLimit],
+    before: &[Limit],
+    zones: &mut LimitZones,
+) -> Box<[Limit]> {
     let mut names = Vec::new();
-    let mut before: Vec<&Limit> = before.iter().collect();
+    let mut before: Vec<&Limit> = before.iter().filter(|limit| limit.settings.zone.is_none()).collect();
     let limit = |settings: &RateLimit| {
         let shared = settings.shared.zip(config.redis.as_ref());
         let identity = shared.map(|(_, redis)| identity(redis, route, settings));
-        let is_same = |limit: &&Limit| limit.settings.counts_like(settings) && limit.identity == identity;
-        // Each earlier limit is taken once, so that two equal limits of a route keep separate counts.
-        let place = before.iter().position(is_same);
-        let limiter = match (place.map(|place| before.remove(place)), shared.zip(identity)) {
-            (Some(limit), _) => Arc::clone(&limit.limiter),
-            (None, Some(((alone, redis), SharedIdentity { secret, .. }))) => {
-                let RateLimit { rate, key, keys_max, .. } = settings.clone();
-                Arc::new(RateLimiter::shared(rate, key, keys_max, secret, (alone, redis.instances)))
-            }
-            (None, None) => {
-                // Random, so that clients cannot choose keys that collide.
-                let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
-                Arc::new(RateLimiter::new(
-                    settings.rate,
-                    settings.key.clone(),
-                    settings.keys_max,
-                    [low, high],
-                ))
+        let new = || {
+            let RateLimit { rate, key, keys_max, .. } = settings.clone();
+            Arc::new(match shared.zip(identity) {
+                Some(((alone, redis), SharedIdentity { secret, .. })) => {
+                    RateLimiter::shared(rate, key, keys_max, secret, (alone, redis.instances))
+                }
+                None => {
+                    // Random, so that clients cannot choose keys that collide.
+                    let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
+                    RateLimiter::new(rate, key, keys_max, [low, high])
+                }
+            })
+        };
+        let limiter = match &settings.zone {
+            Some(zone) => zones.rate(zone, settings, identity, new),
+            None => {
+                let is_same =
+                    |limit: &&Limit| limit.settings.counts_like(settings) && limit.identity == identity;
+                // Each earlier limit is taken once, so that two equal limits of a route keep separate counts.
+                let place = before.iter().position(is_same);
+                place.map_or_else(new, |place| Arc::clone(&before.remove(place).limiter))
             }
         };
         let told = settings.fields.then(|| told(settings, &mut names));
@@ -111,12 +196,19 @@ pub(super) fn rates(config: &Config, route: &str, settings: &[RateLimit], before
 pub(super) fn concurrency(
     settings: &[config::ConcurrencyLimit],
     before: &[ConcurrencyLimit],
+    zones: &mut LimitZones,
 ) -> Box<[ConcurrencyLimit]> {
-    let mut before: Vec<&ConcurrencyLimit> = before.iter().collect();
+    let mut before: Vec<&ConcurrencyLimit> =
+        before.iter().filter(|limit| limit.settings.zone.is_none()).collect();
     let limit = |settings: &config::ConcurrencyLimit| {
-        let place = before.iter().position(|limit| limit.settings.key == settings.key);
-        let kept = place.map(|place| before.remove(place).limiter.clone());
-        let limiter = kept.unwrap_or_else(ConcurrencyLimiter::new);
+        let limiter = match &settings.zone {
+            Some(zone) => zones.concurrency(zone, &settings.key),
+            None => {
+                let place = before.iter().position(|limit| limit.settings.key == settings.key);
+                let kept = place.map(|place| before.remove(place).limiter.clone());
+                kept.unwrap_or_else(ConcurrencyLimiter::new)
+            }
+        };
         ConcurrencyLimit { settings: settings.clone(), limiter }
     };
     settings.iter().map(limit).collect()

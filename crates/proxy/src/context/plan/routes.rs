@@ -18,7 +18,7 @@ use route::{
     Users, VerifiedCredentials,
 };
 
-use super::request_limits::{self, ConcurrencyLimit, Limit, SharedLimit};
+use super::request_limits::{self, ConcurrencyLimit, Limit, LimitZones};
 use super::sent_tags::SentTags;
 use super::split_key::SplitKey;
 use super::stickiness::CookieSecret;
@@ -359,8 +359,8 @@ fn is_default(policies: &config::Policies, default: &config::Policies) -> bool {
 }
 
 impl PlanRoute {
-    pub(super) fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
-        self.policies.iter().flat_map(|policies| policies.limits.iter().filter_map(Limit::shared))
+    pub(super) fn rate_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.policies.iter().flat_map(|policies| &policies.limits)
     }
 
     /// The channel of authentication decisions about its requests, if they are shared.
@@ -507,10 +507,12 @@ impl RoutePolicies {
                 &route.name,
                 &settings.rate_limits,
                 kept.limits.get(route.name.as_str()).copied().unwrap_or_default(),
+                &mut kept.zones,
             ),
             concurrency: request_limits::concurrency(
                 &settings.concurrency,
                 kept.concurrency.get(route.name.as_str()).copied().unwrap_or_default(),
+                &mut kept.zones,
             ),
             limits_users: settings.rate_limits.iter().any(|limit| limit.key.has_user()),
             authentication,
@@ -582,6 +584,7 @@ struct KeptState<'p> {
     routes: HashMap<&'p str, &'p PlanRoute>,
     limits: HashMap<&'p str, &'p [Limit]>,
     concurrency: HashMap<&'p str, &'p [ConcurrencyLimit]>,
+    zones: LimitZones,
     files: HashMap<&'p str, &'p Arc<RouteFiles>>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
@@ -601,6 +604,7 @@ impl<'p> KeptState<'p> {
             routes: HashMap::new(),
             limits: HashMap::new(),
             concurrency: HashMap::new(),
+            zones: LimitZones::default(),
             files: HashMap::new(),
             auths: HashMap::new(),
             tokens: Vec::new(),
@@ -625,6 +629,7 @@ impl<'p> KeptState<'p> {
             if !policies.concurrency.is_empty() {
                 kept.concurrency.insert(&settings.name, &policies.concurrency);
             }
+            kept.zones.keep(&policies.limits, &policies.concurrency);
             let authentication = policies.authentication.as_ref();
             if let Some(server) = authentication.and_then(Authentication::server)
                 // Neighbouring routes with equal settings share one object, which is kept once.

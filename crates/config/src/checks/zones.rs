@@ -1,0 +1,49 @@
+//! Zones of limits, in which several routes count.
+
+use std::collections::HashMap;
+
+use ::route::RateKey;
+
+use crate::checks::twice::Twice;
+use crate::tables::route::{RateLimit, Route};
+
+/// Limits of one zone that cannot count together. Each has the index of its route.
+pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>) -> Vec<Twice> {
+    let (mut rates, mut concurrency) = (HashMap::new(), HashMap::new());
+    let mut found = Vec::new();
+    for (second, route) in routes {
+        for limit in &route.policies.rate_limits {
+            let Some(zone) = &limit.zone else { continue };
+            let (first, known) = *rates.entry(zone).or_insert((second, limit));
+            if !limit.is_of_one_zone(known) {
+                let burst = if limit.shared.is_some() { ", burst" } else { "" };
+                let message = format!(
+                    "rate_limit: the limits of zone {zone:?} need the same rate{burst}, key, keys_max and shared"
+                );
+                found.push(Twice { second, first, message });
+            }
+        }
+        for limit in &route.policies.concurrency {
+            let Some(zone) = &limit.zone else { continue };
+            let (first, key) = *concurrency.entry(zone).or_insert((second, &limit.key));
+            if limit.key != *key {
+                let message = format!("concurrency: the limits of zone {zone:?} need the same by");
+                found.push(Twice { second, first, message });
+            }
+        }
+    }
+    found
+}
+
+/// Whether two versions of a route have the same limits in zones.
+pub(crate) fn are_alike(before: &Route, after: &Route) -> bool {
+    fn zones(
+        route: &Route,
+    ) -> (impl Iterator<Item = &RateLimit>, impl Iterator<Item = (&Option<Box<str>>, &RateKey)>) {
+        let rates = route.policies.rate_limits.iter().filter(|limit| limit.zone.is_some());
+        let concurrency = route.policies.concurrency.iter().filter(|limit| limit.zone.is_some());
+        (rates, concurrency.map(|limit| (&limit.zone, &limit.key)))
+    }
+    let ((rates, counts), (rates_after, counts_after)) = (zones(before), zones(after));
+    rates.eq(rates_after) && counts.eq(counts_after)
+}
