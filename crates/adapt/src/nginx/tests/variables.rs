@@ -465,7 +465,8 @@ fn rates_caches_and_logs_go_by_variables() {
     ] {
         let written = told::options(&with(&declarations, limit)).join("\n");
         assert!(
-            written.contains(&format!("rate_limit = {{ rate = \"5/s\", burst = 1, {option}, zone = \"z\" }}")),
+            written
+                .contains(&format!("rate_limit = {{ rate = \"5/s\", burst = 1, {option}, zone = \"z\" }}")),
             "{declarations}: {written}"
         );
     }
