@@ -199,14 +199,8 @@ pub(crate) fn write_response(
         captures: captures.as_ref(),
         ..facts_if(has_variables, ctx, policies, &subject, request, known, &request.texts)
     };
-    let authority = routed.target.authority.for_bytes(bytes);
     // Servers make URLs from the Host that they were sent, which may not be the client's.
-    let host = match &upstream.host {
-        _ if !request.texts.host.is_empty() => &request.texts.host,
-        HostHeader::Pass => authority,
-        HostHeader::Server => server.as_bytes(),
-        HostHeader::Set(host) => host.as_bytes(),
-    };
+    let host = sent_host(&upstream.host, routed, server, request);
     let path = routed.target.path.for_bytes(bytes);
     // A Host that is not UTF-8 matches no server.
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
@@ -239,6 +233,21 @@ pub(crate) fn write_response(
     let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
     let CurrentResponse { head, buffer, out, .. } = response;
     http1::write_response(out, head, buffer.filled(), &rewrite);
+}
+
+/// Returns the Host that a server was sent.
+fn sent_host<'a>(
+    setting: &'a HostHeader,
+    routed: &RoutedRequest,
+    server: &'a str,
+    request: &'a CurrentRequest,
+) -> &'a [u8] {
+    match setting {
+        _ if !request.texts.host.is_empty() => &request.texts.host,
+        HostHeader::Pass => routed.target.authority.for_bytes(request.head_bytes()),
+        HostHeader::Server => server.as_bytes(),
+        HostHeader::Set(host) => host.as_bytes(),
+    }
 }
 
 /// Whether the policies of the route, or what is noted for the request, change a server's response.
