@@ -1,0 +1,34 @@
+//! Mistakes in limits of one zone, in which several routes count together.
+
+use config::parse;
+
+#[test]
+fn limits_of_one_zone_count_alike() {
+    let two = |first: &str, second: &str| {
+        let file = format!(
+            "listen = [{{ address = \"127.0.0.1:8080\" }}]\nupstream.app.servers = [\"http://a\"]\n\
+             [[route]]\nupstream = \"app\"\n{first}\n[[route]]\npath = \"/b\"\nupstream = \"app\"\n{second}\n"
+        );
+        let mistakes = parse(&file, "f").err().unwrap_or_default();
+        mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect::<Vec<_>>()
+    };
+    let rate = |options: &str| format!("rate_limit = {{ zone = \"z\", {options} }}");
+    let one = rate("rate = \"5/m\"");
+    for other in [
+        "rate = \"5/m\", burst = 9",
+        "rate = \"5/m\", fields = true",
+        "rate = \"5/m\", when = \"has(request.query)\"",
+    ] {
+        assert_eq!(two(&one, &rate(other)), [""; 0], "{other}");
+    }
+    for other in ["rate = \"6/m\"", "rate = \"5/m\", key = \"host\"", "rate = \"5/m\", keys_max = 9"] {
+        let expected = "6:1: rate_limit: the limits of zone \"z\" need the same rate, key, keys_max and shared; \
+                        expected values as in line 3, or another zone";
+        assert_eq!(two(&one, &rate(other)), [expected], "{other}");
+    }
+    let counted = |by: &str| format!("concurrency = {{ max = 1, zone = \"z\", by = \"{by}\" }}");
+    assert_eq!(two(&counted("host"), &counted("host")), [""; 0]);
+    let expected = "6:1: concurrency: the limits of zone \"z\" need the same by; expected values as in line 3, or \
+                    another zone";
+    assert_eq!(two(&counted("host"), &counted("client")), [expected]);
+}
