@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use expression::{EvaluationScratch, Expression, Fact, FactFamily, Facts, Key, Value};
+use expression::{
+    EvaluationScratch, ExchangeStage, Expression, Fact, FactFamily, Facts, Key, Value, ValueMemory,
+};
 use jwt::KeptClaims;
 
 use crate::facts::{ComparedFacts, RequestFacts};
@@ -70,6 +72,22 @@ impl<F: FieldLookup + ?Sized> RequestFacts<'_, F> {
     ) -> bool {
         self.with_readings(path, |request| condition.holds(&ExchangeFacts { request, later }, scratch))
     }
+
+    /// Passes the text form of a value to `then`, unless the value is absent. Allocates as [`Self::hold_later`] does.
+    pub fn value_later(
+        &self,
+        value: &Expression,
+        path: &[u8],
+        later: &LaterFacts<'_>,
+        scratch: &mut EvaluationScratch,
+        then: &mut dyn FnMut(&[u8]),
+    ) {
+        self.with_readings(path, |request| {
+            if let Some(value) = value.evaluate(&ExchangeFacts { request, later }, scratch) {
+                value.with_plain(then);
+            }
+        });
+    }
 }
 
 /// All facts of an exchange.
@@ -122,11 +140,20 @@ impl<F: FieldLookup + ?Sized> Facts for ExchangeFacts<'_, F> {
     fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
         self.request.lookup(map, key)
     }
+
+    fn memory(&self) -> Option<&ValueMemory> {
+        self.request.memory()
+    }
+
+    fn settled(&self) -> ExchangeStage {
+        // The server changes with a retry, the response with its body, its time, or another upstream in its place.
+        ExchangeStage::Authenticated
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use expression::{ExchangeStage, ExpressionLimits, Schema, ValueType};
+    use expression::{ExpressionLimits, Schema, ValueType};
 
     use super::*;
     use crate::variable_values::TlsFacts;
@@ -135,12 +162,15 @@ mod tests {
         let schema = Schema::new(ExchangeStage::Response);
         let condition =
             Expression::of_type(ValueType::Boolean, text, &schema, &ExpressionLimits::default()).unwrap();
-        let fields = [("X-Plan", "gold")];
-        let request = RequestFacts {
+        request(None).hold_later(&condition, b"/a//b", later, &mut EvaluationScratch::new())
+    }
+
+    fn request(memory: Option<&ValueMemory>) -> RequestFacts<'_, [(&'static str, &'static str)]> {
+        RequestFacts {
             method: b"GET",
             host: b"A.example",
             query: None,
-            fields: &fields,
+            fields: &[("X-Plan", "gold")],
             scheme: "http",
             version: "1.1",
             size: Some(0),
@@ -150,9 +180,34 @@ mod tests {
             tls: TlsFacts::default(),
             time_ns: 0,
             maps: &crate::facts::NoMaps,
-            memory: None,
+            memory,
+        }
+    }
+
+    /// A value of the user is kept; one of the response is that of the response, also after it was asked before.
+    #[test]
+    fn values_are_kept_only_if_they_stay() {
+        let schema = Schema::new(ExchangeStage::Response);
+        let named = |text: &str| {
+            let meaning = Expression::new(text, &schema, &ExpressionLimits::default()).unwrap();
+            Expression::from_name("values.a", &std::sync::Arc::new(meaning))
         };
-        request.hold_later(&condition, b"/a//b", later, &mut EvaluationScratch::new())
+        let (who, outcome) = (
+            named("\"user \" + (client.user ?? \"none\")"),
+            named("(upstream.name ?? \"none\") + (response.status >= 500 ? \" failed\" : \" served\")"),
+        );
+        let memory = ValueMemory::new();
+        let value = |value: &Expression, later: &LaterFacts<'_>| {
+            let mut text = Vec::new();
+            let mut scratch = EvaluationScratch::new();
+            request(Some(&memory)).value_later(value, b"/", later, &mut scratch, &mut |part| text.extend(part));
+            String::from_utf8(text).unwrap()
+        };
+        let before = LaterFacts { user: "ann", ..LaterFacts::default() };
+        let response = ResponseFacts { status: 503, head: b"", size: None, time: None };
+        let after = LaterFacts { user: "bob", upstream: "app", response: Some(response), ..before };
+        assert_eq!([&before, &after].map(|later| value(&who, later)), ["user ann", "user ann"]);
+        assert_eq!([&before, &after].map(|later| value(&outcome, later)), ["none served", "app failed"]);
     }
 
     #[test]
