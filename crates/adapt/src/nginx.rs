@@ -24,6 +24,8 @@ mod facts;
 mod fallbacks;
 /// Applications behind FastCGI.
 mod fastcgi;
+/// Groups of the expressions in `if`.
+mod groups;
 /// Files that servers name.
 mod internal;
 /// Keys of rate limits and caches.

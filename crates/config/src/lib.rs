@@ -92,5 +92,6 @@ pub use expression::ExpressionLimits;
 pub use ipnet::IpNet;
 pub use logline::{
     Addresses as LogAddresses, LineFormat as LogFormat, LoggedQuery as LogQuery, Masks as LogMasks,
+    Needs as LogNeeds,
 };
 pub use mistake::Mistake;

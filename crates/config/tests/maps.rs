@@ -105,8 +105,9 @@ fn mistakes_have_their_place() {
         (
             "[map.a]\nkey = 'jwt.claims.sub'\nentries = []",
             "map.a",
-            "2:8: key: jwt.claims is known only once the client is authenticated; this expression is evaluated once a request \
-             has arrived; expected an expression such as 'request.host'",
+            "8:9: when: map.a is known only once the client is authenticated, because it asks for jwt.claims; this expression \
+             is evaluated once a request has arrived; expected it in request_headers, response_headers, mirror, cache, split, \
+             compress, access_log, concurrency, or a rate_limit by user; for claims of routes, the option claim",
         ),
         (
             "[map.a]\nkind = \"network\"\nentries = [\"10.0.0.1/8\"]",

@@ -137,12 +137,6 @@ fn mistakes_are_at_their_place() {
             ROUTE,
             "1:19: app: the name request.methud does not exist; did you mean \"request.method\"?",
         ),
-        ("values = { a = 'response.status' }", ROUTE, "1:17: a: response.status is known only once"),
-        (
-            "values = { a = 'jwt.claims.sub' }",
-            ROUTE,
-            "1:17: a: jwt.claims is known only once the client is authenticated",
-        ),
         (
             "values = { app_host = '\"a\"' }",
             "upstream = \"blue\"\nrequest_headers = { set = { X = \"a ${ap_host}\" } }",
@@ -207,6 +201,175 @@ fn mistakes_are_at_their_place() {
     assert!(
         mistakes[0].starts_with("1:10: values: there are 65 values; at most 64 are allowed"),
         "{mistakes:?}"
+    );
+}
+
+const LATE: &str = "values = { plan = 'jwt.claims.plan ?? \"free\"', who = 'client.user', at = 'server.name', failed = \
+                    'response.status >= 500', took = 'response.time', kind = 'response.headers[\"content-type\"]', \
+                    label = 'values.failed ? \"bad\" : \"good\"' }\n\
+                    map.tier = { key = 'client.user ?? \"\"', entries = { ann = \"gold\" } }\n";
+
+/// A value has the stage of its expression: places that are evaluated then, or later, can have it.
+#[test]
+fn values_of_later_facts_are_known_in_later_places() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let keys = folder.path().join("keys.json");
+    let key = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+    std::fs::write(&keys, format!("{{\"keys\":[{key}]}}")).expect("it is writable");
+    for route in [
+        // Once the client is authenticated.
+        "upstream = \"${plan}\"",
+        "redirect = { to = \"https://www.example.com/${plan}\" }",
+        "respond = { status = 200, body = \"${who}, ${plan}\" }",
+        "respond = { status = \"${code}\" }\nvalues = { code = 'client.user == \"ann\" ? 200 : 404' }",
+        "files = { root = \"/srv/${who}\" }",
+        "upstream = \"blue\"\nrewrite = { path = \"/${plan}\", host = \"${plan}.internal\" }",
+        "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${plan}\", when = 'values.who != \"ann\"' }",
+        "upstream = \"blue\"\nconcurrency = { max = 1, by = \"${who}\", when = 'values.plan == \"free\"' }",
+        "split = { blue = 1, green = { weight = 1, when = 'values.plan == \"gold\"' } }\nsticky = { by = \"${who}\" }",
+        "upstream = \"blue\"\ncache = { key_values = \"plan\", when = 'values.plan == \"free\"' }\n[cache]\nmemory = \"1MiB\"",
+        "upstream = \"blue\"\nmirror = { upstream = \"green\", when = 'values.plan == \"gold\"' }",
+        "upstream = \"pool\"\n[upstream.pool]\nservers = [\"http://d\"]\nhash_key = \"${who}\"\nbalance = \"consistent-hash\"",
+        "upstream = \"blue\"\nrequest_headers = { set = { X-Plan = \"${plan} ${map.tier}\" } }",
+        // Once a server is chosen.
+        "upstream = \"blue\"\nrequest_headers = { set = { X-Server = \"${at}\" }, when = 'values.at != \"b\"' }",
+        "upstream = \"blue\"\nrewrite = { host = \"${at}\" }",
+        // Once the response has arrived.
+        "upstream = \"blue\"\nresponse_headers = { set = { X-A = \"${failed} ${took} ${kind} ${label} ${plan} ${at}\" } }",
+        "upstream = \"blue\"\nresponse_headers = { remove = \"Server\", when = 'values.failed' }",
+        "upstream = \"blue\"\ncompress = { when = 'values.kind != \"image/png\"' }",
+        "upstream = \"blue\"\naccess_log = { when = 'values.failed' }",
+        "upstream = \"blue\"\ncache = { rules = [{ when = 'values.failed', ttl = \"0s\" }] }\n[cache]\nmemory = \"1MiB\"",
+        "upstream = \"blue\"\n[log]\ntarget = \"stdout\"\nformat = '${failed} ${took} ${kind} ${who} ${at} ${map.tier}'",
+        "upstream = \"blue\"\n[log]\ntarget = \"stdout\"\nformat = \"json\"\nfields = [\"failed\", \"took\", \"map.tier\"]",
+    ] {
+        let route = &format!("jwt = {{ keys = {keys:?} }}\n{route}");
+        assert_eq!(said(LATE, route), [""; 0], "{route}");
+        let config = config(LATE, route);
+        let printed = config.printed(&config);
+        assert_eq!(parse(&printed, "f").as_ref(), Ok(&config), "{printed}");
+    }
+}
+
+/// A value in a place that is too early is a mistake, which says why and where it may be.
+#[test]
+fn values_of_later_facts_are_mistakes_in_earlier_places() {
+    const TEXTS: &str = "expected it in response_headers or [log]";
+    const CONDITIONS: &str = "expected it in response_headers, cache.rules, compress or access_log";
+    let of_status = "is known only once the response has arrived, because it asks for response.status; this";
+    let of_user = "is known only once the client is authenticated, because it asks for client.user; this";
+    let key_of_status =
+        format!("${{failed}} {of_status} key is made once the client is authenticated; {TEXTS}");
+    let text_of_status =
+        format!("${{failed}} {of_status} text is filled in once the client is authenticated; {TEXTS}");
+    for (route, expected) in [
+        (
+            "upstream = \"blue\"\nwhen = 'values.failed'",
+            format!("6:9: when: values.failed {of_status} expression is evaluated once a request has arrived; {CONDITIONS}"),
+        ),
+        (
+            "upstream = \"blue\"\nwhen = 'values.label == \"bad\"'",
+            format!("6:9: when: values.label {of_status} expression is evaluated once a request has arrived; {CONDITIONS}"),
+        ),
+        (
+            "upstream = \"blue\"\nwhen = 'has(values.who)'",
+            format!("6:13: when: values.who {of_user} expression is evaluated once a request has arrived; expected it in"),
+        ),
+        (
+            "upstream = \"blue\"\nwhen = 'has(map.tier)'",
+            format!("6:13: when: map.tier {of_user} expression is evaluated once a request has arrived; expected it in"),
+        ),
+        (
+            "upstream = \"blue\"\ndeny = { when = 'values.plan == \"free\"' }",
+            "6:18: when: values.plan is known only once the client is authenticated, because it asks for jwt.claims; this"
+                .to_owned(),
+        ),
+        (
+            "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", when = 'has(values.who)' }",
+            format!("6:41: when: values.who {of_user} expression is evaluated once a request has arrived; expected it in"),
+        ),
+        (
+            "upstream = \"blue\"\nmirror = { upstream = \"green\", when = 'values.failed' }",
+            format!("6:42: when: values.failed {of_status} expression is evaluated once the client is authenticated; {CONDITIONS}"),
+        ),
+        (
+            "upstream = \"blue\"\nrequest_headers = { set = { X = \"a ${failed}\" } }",
+            format!("6:36: set: ${{failed}} {of_status} text is filled in once a server is chosen; {TEXTS}"),
+        ),
+        ("upstream = \"${failed}\"", format!("5:13: upstream: {text_of_status}")),
+        ("redirect = { to = \"/${failed}\" }", format!("5:21: to: {text_of_status}")),
+        ("respond = { status = 200, body = \"${failed}\" }", format!("5:35: body: {text_of_status}")),
+        ("respond = { status = \"${failed}\" }", format!("5:23: status: {text_of_status}")),
+        ("files = { root = \"/srv/${failed}\" }", format!("5:24: root: {text_of_status}")),
+        ("upstream = \"blue\"\nrewrite = { path = \"/${failed}\" }", format!("6:22: path: {text_of_status}")),
+        (
+            "upstream = \"blue\"\nrewrite = { path = \"/${at}\" }",
+            "6:22: path: ${at} is known only once a server is chosen, because it asks for server.name; this text is filled in \
+             once the client is authenticated; expected it in rewrite.host, request_headers, response_headers or [log]"
+                .to_owned(),
+        ),
+        (
+            "upstream = \"blue\"\nforward_auth = { upstream = \"green\", sign_in = \"/in/${who}\" }",
+            format!("6:65: sign_in: ${{who}} {of_user} text is filled in once a request has arrived; expected it where"),
+        ),
+        (
+            "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${failed}\" }",
+            format!("6:36: key: {key_of_status}"),
+        ),
+        (
+            "upstream = \"blue\"\nconcurrency = { max = 1, by = \"${failed}\" }",
+            format!("6:31: by: {key_of_status}"),
+        ),
+        ("split = { blue = 1, green = 1 }\nsticky = { by = \"${failed}\" }", format!("6:17: by: {key_of_status}")),
+        (
+            "upstream = \"blue\"\ncache = { key_values = \"failed\" }\n[cache]\nmemory = \"1MiB\"",
+            format!("6:24: key_values: {key_of_status}"),
+        ),
+        (
+            "upstream = \"pool\"\n[upstream.pool]\nservers = [\"http://d\"]\nhash_key = \"${failed}\"\nbalance = \"consistent-hash\"",
+            format!("8:12: hash_key: {key_of_status}"),
+        ),
+        // The key of an upstream has the route's own value of that name.
+        (
+            "upstream = \"pool\"\nvalues = { who = 'string(response.status)' }\n[upstream.pool]\nservers = [\"http://d\"]\n\
+             hash_key = \"${who}\"\nbalance = \"consistent-hash\"",
+            format!("6:12: hash_key: {}", key_of_status.replace("failed", "who")),
+        ),
+    ] {
+        let said = said(LATE, route);
+        assert!(said.len() == 1 && said[0].starts_with(&expected), "{route}: {said:?}\n{expected}");
+    }
+}
+
+/// A limit by a value of the user needs users, and edits with one are told that there are none.
+#[test]
+fn values_of_users_need_authentication() {
+    let limit = said(LATE, "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${plan}\" }");
+    assert!(limit.len() == 1 && limit[0].contains("does not authenticate clients"), "{limit:?}");
+    let route = "upstream = \"blue\"\nrequest_headers = { set = { X = \"${who}\" } }";
+    let warnings = examine(&file(LATE, route), "f").warnings;
+    let expected = "request_headers: values.who asks for the user, which is always absent here, since the route does not";
+    assert!(warnings.iter().any(|warning| warning.to_string().contains(expected)), "{warnings:?}");
+}
+
+/// A listener's own value makes the value as late as it is.
+#[test]
+fn values_of_listeners_can_be_later() {
+    let text = |route: &str| {
+        format!(
+            "values = {{ a = '1' }}\n[[listen]]\nname = \"one\"\naddress = \"127.0.0.1:2\"\nvalues = {{ a = 'response.status' }}\n\
+             {}",
+            file("", route)
+        )
+    };
+    assert!(parse(&text("upstream = \"blue\"\nresponse_headers = { set = { X = \"${a}\" } }"), "f").is_ok());
+    let early = parse(&text("upstream = \"blue\"\nrequest_headers = { set = { X = \"${a}\" } }"), "f");
+    let said = early.expect_err("is too late")[0].to_string();
+    assert!(
+        said.contains(
+            "${a} is known only once the response has arrived, because it asks for response.status"
+        ),
+        "{said}"
     );
 }
 

@@ -16,19 +16,24 @@ fn line<F: FieldLookup + ?Sized>(
     RouteCondition { option, when }: RouteCondition<'_>,
     request: &RequestParts<'_, F>,
 ) -> String {
-    let known = match when.stage() {
-        ExchangeStage::Connection | ExchangeStage::Request => {
-            let verdict = if request.conditions.hold(when, request.path) { "holds" } else { "does not hold" };
-            let trace = request.conditions.explain(when, request.path).to_string();
-            let parts: String = trace.lines().map(|part| format!("\n  {part}")).collect();
-            let steps = when.cost();
-            return format!("The condition of {option} {verdict}, in at most {steps} steps:{parts}");
-        }
-        ExchangeStage::Authenticated => "after authentication",
-        ExchangeStage::Forward => "once a server is chosen",
-        ExchangeStage::Response => "after the response",
-    };
-    format!("The condition of {option} is known {known}: {when}")
+    if let Some(known) = known_later(when.stage()) {
+        return format!("The condition of {option} is known {known}: {when}");
+    }
+    let verdict = if request.conditions.hold(when, request.path) { "holds" } else { "does not hold" };
+    let trace = request.conditions.explain(when, request.path).to_string();
+    let parts: String = trace.lines().map(|part| format!("\n  {part}")).collect();
+    let steps = when.cost();
+    format!("The condition of {option} {verdict}, in at most {steps} steps:{parts}")
+}
+
+/// When names of a stage are known, if that is after the request has arrived.
+pub(crate) fn known_later(stage: ExchangeStage) -> Option<&'static str> {
+    match stage {
+        ExchangeStage::Connection | ExchangeStage::Request => None,
+        ExchangeStage::Authenticated => Some("after authentication"),
+        ExchangeStage::Forward => Some("once a server is chosen"),
+        ExchangeStage::Response => Some("after the response"),
+    }
 }
 
 #[cfg(test)]

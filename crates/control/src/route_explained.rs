@@ -13,6 +13,7 @@ use route::{
 };
 use serde_json::{Value, json};
 
+use crate::route_conditions::known_later;
 use crate::{route_conditions, route_values};
 
 struct ExplainTarget<'a> {
@@ -289,10 +290,14 @@ impl Report<'_> {
         lines.extend(route_conditions::explained(route, request));
         if let Some(path) = &policies.rewrite.path {
             let mut out = Vec::new();
-            match path.apply(&self.values, &mut out) {
-                Ok(true) => lines.push(format!("The server gets {}.", out.escape_ascii())),
-                Ok(false) => {}
-                Err(error) => lines.push(format!("It is rejected with 400: {error}.")),
+            let outcome = path.apply(&self.values, &mut out);
+            match (known_later(path.values_known()), outcome) {
+                (Some(known), Ok(true) | Err(_)) => {
+                    lines.push(format!("The server gets a path that is known {known}: {}", path.to()));
+                }
+                (None, Ok(true)) => lines.push(format!("The server gets {}.", out.escape_ascii())),
+                (_, Ok(false)) => {}
+                (None, Err(error)) => lines.push(format!("It is rejected with 400: {error}.")),
             }
         }
         lines
@@ -404,16 +409,25 @@ impl Report<'_> {
                     .collect();
                 format!("split between upstreams: {}", shares.join(", "))
             }
-            Action::Named(named) => match route_values::upstream(named, &self.values) {
-                Ok(index) => format!("upstream {}, which its values name", name(index)),
-                Err(text) => format!("503, because its values name no upstream: {text:?}"),
-            },
+            Action::Named(named) => {
+                if let Some(known) = known_later(named.name.values_known()) {
+                    return format!("an upstream that is known {known}: {}", named.name.as_str());
+                }
+                match route_values::upstream(named, &self.values) {
+                    Ok(index) => format!("upstream {}, which its values name", name(index)),
+                    Err(text) => format!("503, because its values name no upstream: {text:?}"),
+                }
+            }
             Action::Redirect(redirect) => {
                 let location = self.location(redirect);
                 format!("{} to {location}", redirect.status.code())
             }
             Action::Respond(respond) => {
                 let response = &respond.response;
+                let texts = respond.status.iter().chain(&respond.body).map(|text| text.values_known());
+                if let Some(known) = texts.max().and_then(known_later) {
+                    return format!("a response that is known {known}, of {}", response.content_type());
+                }
                 let status = match route_values::status(respond, &self.values) {
                     Ok(status) => status,
                     Err(text) => return format!("500, because its values give no status: {text:?}"),
@@ -448,6 +462,9 @@ impl Report<'_> {
     }
 
     fn location(&self, redirect: &route::Redirect) -> String {
+        if let Some(known) = known_later(redirect.values_known()) {
+            return format!("a URL that is known {known}: {}", redirect.to());
+        }
         let mut out = Vec::new();
         match redirect.location(&self.values, &mut out) {
             Ok(()) => out.escape_ascii().to_string(),
@@ -464,6 +481,9 @@ impl Report<'_> {
                 let name = |index: usize| self.config.upstreams[index].name.clone();
                 let shares = split.shares().map(|(index, weight)| (name(index), json!(weight)));
                 json!({ "split": shares.collect::<serde_json::Map<_, _>>() })
+            }
+            Action::Named(named) if known_later(named.name.values_known()).is_some() => {
+                json!({ "named_upstream": named.name.as_str() })
             }
             Action::Named(named) => match route_values::upstream(named, &self.values) {
                 Ok(index) => json!({ "upstream": self.config.upstreams[index].name }),

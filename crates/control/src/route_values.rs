@@ -3,6 +3,8 @@
 use config::{Files, NamedUpstream, Respond, Route};
 use route::{FieldLookup, VariableValues};
 
+use crate::route_conditions::known_later;
+
 /// The upstream that values name, or the text that names none.
 pub(crate) fn upstream<F: FieldLookup + ?Sized>(
     named: &NamedUpstream,
@@ -28,6 +30,9 @@ pub(crate) fn status<F: FieldLookup + ?Sized>(
 pub(crate) fn folder<F: FieldLookup + ?Sized>(files: &Files, values: &VariableValues<'_, F>) -> String {
     let root = files.root.display();
     let Some(below) = &files.below else { return format!("files beneath {root}") };
+    if let Some(known) = known_later(below.values_known()) {
+        return format!("files beneath {root}/{}, a folder that is known {known}", below.as_str());
+    }
     let mut folder = Vec::new();
     match below.fill_folder(values, &mut folder) {
         true => format!("files beneath {root}/{}", folder.escape_ascii()),
@@ -41,7 +46,14 @@ pub(crate) fn listed<F: FieldLookup + ?Sized>(
     values: &VariableValues<'_, F>,
 ) -> Option<String> {
     let request = &values.request;
+    let meaning = |name: &str| {
+        let mut all = route.values.meanings();
+        all.find(|(known, _)| *known == name).map(|(_, meaning)| meaning.to_string()).unwrap_or_default()
+    };
     let lines = route.values.iter().map(|(name, value)| {
+        if let Some(known) = known_later(value.stage()) {
+            return format!("\n  {name} is known {known}: {}", meaning(name));
+        }
         let mut text = None;
         let mut show = |value: &[u8]| text = Some(value.escape_ascii().to_string());
         request.conditions.value(value, request.path, &mut show);

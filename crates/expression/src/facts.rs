@@ -242,4 +242,10 @@ pub trait Facts {
     fn memory(&self) -> Option<&ValueMemory> {
         None
     }
+
+    /// The last stage whose facts are known and do not change any more. Values that ask for later ones are not kept in the
+    /// memory.
+    fn settled(&self) -> ExchangeStage {
+        ExchangeStage::Request
+    }
 }

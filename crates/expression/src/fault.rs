@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use mistake::{LineMap, Mistake};
 
+use crate::Expression;
 use crate::facts::ExchangeStage;
 
 /// A mistake in the text of an expression.
@@ -40,6 +41,13 @@ impl ExpressionFault {
     #[must_use]
     pub(crate) fn known_from(self, stage: ExchangeStage) -> Self {
         Self { known_from: Some(stage), ..self }
+    }
+
+    /// Adds why a named expression is known so late: the name that it asks for.
+    #[must_use]
+    pub(crate) fn caused_by(self, expression: &Expression) -> Self {
+        let because = expression.latest_name().map(|name| format!(", because it asks for {name}"));
+        Self { message: self.message + &because.unwrap_or_default(), ..self }
     }
 
     /// The mistake with line, column and excerpt, for an expression in a separate text. `file` is used only for messages.

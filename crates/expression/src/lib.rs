@@ -188,6 +188,15 @@ impl Expression {
         self.stage
     }
 
+    /// A name that is first known at the expression's stage, such as `response.status`: the reason for that stage. `None`
+    /// if it asks for no fact.
+    pub fn latest_name(&self) -> Option<&'static str> {
+        let mut facts = Fact::ALL.iter().filter(|fact| fact.stage() == self.stage && self.asks_for(**fact));
+        let families = FactFamily::ALL.into_iter().filter(|family| family.stage() == self.stage);
+        let mut families = families.filter(|family| self.asks_for_family(*family));
+        facts.next().map(|fact| fact.name()).or_else(|| families.next().map(FactFamily::name))
+    }
+
     /// Whether the value may depend on this fact.
     pub fn asks_for(&self, fact: Fact) -> bool {
         self.asked.has_fact(fact)

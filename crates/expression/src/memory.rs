@@ -17,7 +17,8 @@ const SPARE_BYTES_MAX: usize = 4096;
 ///
 /// The owner keeps it for the next exchange, so that it allocates only while it grows. An evaluation uses it if
 /// [`Facts::memory`] gives it. Values that depend on the path are not kept, because routes compare several readings of
-/// it. Constants and single facts are not kept either: reading them takes fewer steps than finding them here.
+/// it, nor values that depend on facts which may change ([`Facts::settled`]). Constants and single facts are not kept
+/// either: reading them takes fewer steps than finding them here.
 #[derive(Debug, Default)]
 pub struct ValueMemory {
     /// `None` until the first value, so that exchanges without values are small.
@@ -100,7 +101,8 @@ fn place(definition: &Definition) -> usize {
 /// Evaluation of named expressions: from the memory, else computed and kept there.
 impl<'a, F: Facts + ?Sized> Evaluation<'a, '_, F> {
     fn memory_for(&self, definition: &Definition) -> Option<&'a ValueMemory> {
-        self.facts.memory().filter(|_| definition.0.is_worth_keeping())
+        let is_settled = definition.0.stage() <= self.facts.settled();
+        self.facts.memory().filter(|_| is_settled && definition.0.is_worth_keeping())
     }
 
     pub(crate) fn test_definition(&mut self, definition: &'a Definition) -> bool {

@@ -16,6 +16,14 @@ struct Counted {
     exchange: Exchange,
     asked: Cell<usize>,
     memory: ValueMemory,
+    settled: ExchangeStage,
+}
+
+impl Counted {
+    fn new(exchange: Exchange) -> Self {
+        let settled = ExchangeStage::Request;
+        Self { exchange, asked: Cell::new(0), memory: ValueMemory::new(), settled }
+    }
 }
 
 impl Facts for Counted {
@@ -31,6 +39,10 @@ impl Facts for Counted {
 
     fn memory(&self) -> Option<&ValueMemory> {
         Some(&self.memory)
+    }
+
+    fn settled(&self) -> ExchangeStage {
+        self.settled
     }
 }
 
@@ -64,8 +76,7 @@ fn a_named_expression_is_computed_once_for_an_exchange() {
     ] {
         let schema = Schema::new(ExchangeStage::Request);
         let named = Expression::from_name("values.a", &defined(text, &schema));
-        let counted =
-            Counted { exchange: Exchange::default(), asked: Cell::new(0), memory: ValueMemory::new() };
+        let counted = Counted::new(Exchange::default());
         for _ in 0..3 {
             assert_eq!(plain(&named, &counted).as_deref(), expected, "{text}");
         }
@@ -78,6 +89,38 @@ fn a_named_expression_is_computed_once_for_an_exchange() {
     }
 }
 
+/// A value that asks for what may still change, or is not known yet, is never kept.
+#[test]
+fn values_of_later_stages_are_kept_once_these_are_settled() {
+    use ExchangeStage::{Authenticated, Forward, Request, Response};
+    for (text, settled, asked) in [
+        (r#"(client.user ?? "").lowerAscii()"#, Request, 3),
+        (r#"(client.user ?? "").lowerAscii()"#, Authenticated, 1),
+        (r#"(jwt.claims["sub"] ?? "").lowerAscii()"#, Authenticated, 1),
+        (r#"(server.name ?? "") + "!""#, Authenticated, 3),
+        (r#"(server.name ?? "") + "!""#, Forward, 1),
+        ("response.status >= 500", Authenticated, 3),
+        ("response.status >= 500", Response, 1),
+        // As late as what it asks for.
+        (r#"values.agent + string(response.status)"#, Authenticated, 4),
+    ] {
+        let schema = Schema::new(Response);
+        let agent = defined(r#"(request.headers["user-agent"] ?? "").lowerAscii()"#, &schema);
+        let schema = schema.with_definition("values.agent", agent);
+        let named = Expression::from_name("values.a", &defined(text, &schema));
+        let counted = Counted { settled, ..Counted::new(Exchange::default()) };
+        let before = plain(&named, &counted.exchange);
+        for _ in 0..3 {
+            assert_eq!(plain(&named, &counted), before, "{text}");
+        }
+        assert_eq!(counted.asked.get(), asked, "{text} {settled:?}");
+    }
+    let schema = Schema::new(Response);
+    let late = defined(r#"jwt.claims["a"] == "b" && response.headers["c"] == "d""#, &schema);
+    assert_eq!((late.stage(), late.latest_name()), (Response, Some("response.headers")));
+    assert_eq!(defined("1 + 1", &schema).latest_name(), None);
+}
+
 #[test]
 fn names_within_names_are_computed_once() {
     let schema = Schema::new(ExchangeStage::Request);
@@ -86,7 +129,7 @@ fn names_within_names_are_computed_once() {
     let is_bot = defined(r#"values.agent.contains("bot") || values.agent.contains("spider")"#, &schema);
     let schema = schema.with_definition("values.is_bot", is_bot);
     let whole = defined(r#"values.is_bot ? values.agent + "!" + values.agent : values.agent"#, &schema);
-    let counted = Counted { exchange: Exchange::default(), asked: Cell::new(0), memory: ValueMemory::new() };
+    let counted = Counted::new(Exchange::default());
     for _ in 0..2 {
         assert_eq!(plain(&whole, &counted).as_deref(), Some("some bot/1.0!some bot/1.0"));
     }
@@ -107,7 +150,7 @@ fn kept_texts_have_a_limit() {
     let schema = Schema::new(ExchangeStage::Request);
     let mut exchange = Exchange::default();
     exchange.fields.push((FactFamily::RequestHeaders, "x-long", vec![b'a'; 40_000]));
-    let counted = Counted { exchange, asked: Cell::new(0), memory: ValueMemory::new() };
+    let counted = Counted::new(exchange);
     let long = |name: &str| {
         Expression::from_name(name, &defined(r#"(request.headers["x-long"] ?? "") + "b""#, &schema))
     };
@@ -195,7 +238,7 @@ fn named_expressions_allocate_nothing_in_later_exchanges() {
     ]
     .map(|text| Expression::from_name("values.a", &defined(text, &schema)))
     .into();
-    let counted = Counted { exchange: Exchange::default(), asked: Cell::new(0), memory: ValueMemory::new() };
+    let counted = Counted::new(Exchange::default());
     let mut scratch = EvaluationScratch::new();
     let mut exchange = || {
         counted.memory.clear();

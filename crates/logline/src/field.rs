@@ -68,7 +68,8 @@ pub(crate) enum LogField {
     /// A query parameter, as sent.
     Argument(Box<[u8]>),
     /// A value that the configuration names.
-    Value(Box<str>),
+    /// With what an entry needs for it.
+    Value(Box<str>, Needs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +190,9 @@ pub fn field_names() -> impl Iterator<Item = &'static str> {
     NAMED.iter().flat_map(|named| named.names).copied().chain(families)
 }
 
+/// What an entry needs for the value of a name, besides [`Needs::MORE`]; `None` if no value has it.
+pub(crate) type ValueNeeds<'v> = dyn Fn(&str) -> Option<Needs> + 'v;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldFault {
     #[error("there is no field {0:?} in the log")]
@@ -200,10 +204,10 @@ pub enum FieldFault {
 
 impl LogField {
     /// A field by its name, or a value where that is none.
-    pub(crate) fn named_or_value(name: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Self, FieldFault> {
-        match Self::named(name) {
-            Err(FieldFault::Unknown(_)) if is_value(name) => Ok(Self::Value(name.into())),
-            field => field,
+    pub(crate) fn named_or_value(name: &str, values: &ValueNeeds<'_>) -> Result<Self, FieldFault> {
+        match (Self::named(name), values(name)) {
+            (Err(FieldFault::Unknown(_)), Some(needs)) => Ok(Self::Value(name.into(), needs)),
+            (field, _) => field,
         }
     }
 
@@ -248,7 +252,7 @@ impl LogField {
             Self::ResponseHeader(name) => return format!("sc({})", text(name)),
             Self::Cookie(name) => return format!("x-cookie({})", text(name)),
             Self::Argument(name) => return format!("x-arg({})", text(name)),
-            Self::Value(name) => return format!("x-{}", name.replace(['_', '.'], "-")),
+            Self::Value(name, _) => return format!("x-{}", name.replace(['_', '.'], "-")),
             _ => {}
         }
         let Some(named) = NAMED.iter().find(|named| named.field == *self) else { return String::new() };
@@ -321,8 +325,8 @@ impl LogField {
             | Self::FaultSeed
             | Self::FaultNumber
             | Self::Header(_)
-            | Self::Cookie(_)
-            | Self::Value(_) => Needs::NONE,
+            | Self::Cookie(_) => Needs::NONE,
+            Self::Value(_, needs) => *needs,
         };
         more.and(Needs::MORE)
     }

@@ -3,7 +3,7 @@
 
 use route::{TEMPLATE_BYTES_MAX, TemplateFault, TemplateToken};
 
-use crate::field::{FieldFault, LogField, Needs};
+use crate::field::{FieldFault, LogField, Needs, ValueNeeds};
 use crate::masks::Masks;
 use crate::out::ValueStyle;
 use crate::timestamp::Timestamp;
@@ -113,15 +113,15 @@ impl LineFormat {
     /// A text that begins with `{` is a JSON object. Values outside its quotes are written as JSON, so
     /// `{"ip":$client,"status":$status}` is always a valid object.
     pub fn new(written: &str, fields: &[String]) -> Result<Self, FormatError> {
-        Self::with_values(written, fields, &|_| false)
+        Self::with_values(written, fields, &|_| None)
     }
 
-    /// As [`LineFormat::new`]; `is_value` says which other names are those of values, which entries look up
-    /// ([`Headers::value`](crate::Headers::value)).
+    /// As [`LineFormat::new`]; `values` says what an entry needs for the value of another name, which it looks up
+    /// ([`Headers::value`](crate::Headers::value)); `None` if no value has that name.
     pub fn with_values(
         written: &str,
         fields: &[String],
-        is_value: &dyn Fn(&str) -> bool,
+        values: &dyn Fn(&str) -> Option<Needs>,
     ) -> Result<Self, FormatError> {
         let in_fields = |place, fault| FormatError { place, is_in_fields: true, fault };
         let no_choice = |what: &str| Err(in_fields(0, FormatFault::NoChoice(what.to_owned())));
@@ -130,18 +130,18 @@ impl LineFormat {
             "extended" => return Ok(Self::Extended),
             "combined" => return Ok(Self::Combined),
             "json" if fields.is_empty() => return Ok(Self::Json),
-            "json" => (LogFormatKind::Json, members(fields, is_value)),
+            "json" => (LogFormatKind::Json, members(fields, values)),
             "w3c" if fields.is_empty() => {
-                (LogFormatKind::W3c, columns(&W3C_FIELDS.map(str::to_owned), is_value))
+                (LogFormatKind::W3c, columns(&W3C_FIELDS.map(str::to_owned), values))
             }
-            "w3c" => (LogFormatKind::W3c, columns(fields, is_value)),
+            "w3c" => (LogFormatKind::W3c, columns(fields, values)),
             text if !text.contains('$') => {
                 let fault = FormatFault::Unknown(text.to_owned());
                 return Err(FormatError { place: 0, is_in_fields: false, fault });
             }
             _ if !fields.is_empty() => return no_choice("a text with variables"),
             text => {
-                let steps = template(text, is_value);
+                let steps = template(text, values);
                 let at = |(place, fault)| FormatError { place, is_in_fields: false, fault };
                 (LogFormatKind::Template, steps.map_err(at))
             }
@@ -230,14 +230,14 @@ impl Chosen {
     }
 }
 
-fn listed(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<LogField>, FormatError> {
+fn listed(names: &[String], values: &ValueNeeds<'_>) -> Result<Vec<LogField>, FormatError> {
     let fault = |place, fault| FormatError { place, is_in_fields: true, fault };
     if names.len() > FIELDS_MAX {
         return Err(fault(0, FormatFault::TooMany(names.len())));
     }
     let mut fields = Vec::with_capacity(names.len());
     for (place, name) in names.iter().enumerate() {
-        let field = LogField::named_or_value(name, is_value)
+        let field = LogField::named_or_value(name, values)
             .map_err(|wrong| fault(place, FormatFault::Field(wrong)))?;
         if fields.contains(&field) {
             return Err(fault(place, FormatFault::Twice(name.clone())));
@@ -247,7 +247,7 @@ fn listed(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<LogFi
     Ok(fields)
 }
 
-fn members(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatStep>, FormatError> {
+fn members(names: &[String], values: &ValueNeeds<'_>) -> Result<Vec<FormatStep>, FormatError> {
     let member = |(field, name): (LogField, &String)| {
         let mut key = vec![b'"'];
         crate::escape::json(name.as_bytes(), &mut key);
@@ -256,14 +256,14 @@ fn members(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<Form
     };
     let open = std::iter::once(FormatStep::Text((*b"{").into()));
     Ok(open
-        .chain(listed(names, is_value)?.into_iter().zip(names).map(member))
+        .chain(listed(names, values)?.into_iter().zip(names).map(member))
         .chain([FormatStep::Close])
         .collect())
 }
 
-fn columns(names: &[String], is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatStep>, FormatError> {
+fn columns(names: &[String], values: &ValueNeeds<'_>) -> Result<Vec<FormatStep>, FormatError> {
     let mut steps = Vec::new();
-    for field in listed(names, is_value)? {
+    for field in listed(names, values)? {
         if !steps.is_empty() {
             steps.push(FormatStep::Text((*b" ").into()));
         }
@@ -277,7 +277,7 @@ fn is_object(text: &str) -> bool {
 }
 
 /// Compiles a text with variables. Quotes around a variable decide how its value is escaped.
-fn template(text: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatStep>, (usize, FormatFault)> {
+fn template(text: &str, values: &ValueNeeds<'_>) -> Result<Vec<FormatStep>, (usize, FormatFault)> {
     if text.len() > TEMPLATE_BYTES_MAX {
         return Err((0, FormatFault::Template(TemplateFault::TooLong(text.len()))));
     }
@@ -302,7 +302,7 @@ fn template(text: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<FormatSte
                 plain.push(character);
             }
             TemplateToken::Variable(name) => {
-                let field = LogField::named_or_value(name, is_value)
+                let field = LogField::named_or_value(name, values)
                     .map_err(|fault| (at, FormatFault::Field(fault)))?;
                 if !plain.is_empty() {
                     steps.push(FormatStep::Text(std::mem::take(&mut plain).into_bytes().into()));

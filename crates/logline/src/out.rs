@@ -88,7 +88,7 @@ impl ValueOut<'_> {
             | LogField::ResponseHeader(_)
             | LogField::Cookie(_)
             | LogField::Argument(_)
-            | LogField::Value(_) => self.sent(field, is_hidden, entry, masks),
+            | LogField::Value(..) => self.sent(field, is_hidden, entry, masks),
             of_server_or_client => self.rest(of_server_or_client, entry),
         }
     }
@@ -366,7 +366,7 @@ impl ValueOut<'_> {
                     values.add(value, &LoggedQuery::Full);
                 }
             }
-            LogField::Value(name) => {
+            LogField::Value(name, _) => {
                 entry.more.headers.value(name, &mut |value| {
                     // As for fields, an empty value is none.
                     if !value.is_empty() {

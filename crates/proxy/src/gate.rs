@@ -23,11 +23,12 @@ mod action;
 use std::io::Write as _;
 
 use config::DenyRule;
-use route::{AccessDecision, RateVerdict};
+use route::{AccessDecision, RateVerdict, RequestConditions};
 
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::later;
 use crate::context::plan::{Limit, RoutePolicies};
+use crate::context::request_values::RequestValues;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields, SeenConditions};
 use crate::exchange::ExchangeState;
@@ -58,8 +59,8 @@ pub(crate) fn admit(
     if policies.limits.is_empty() { Ok(()) } else { count(ctx, policies, routed, request, state, false) }
 }
 
-/// Counts a request against rate limits: those whose key has the user (`has_user`, after authentication), or the others
-/// (before it).
+/// Counts a request against rate limits: those whose key depends on the user (`has_user`, after authentication), or the
+/// others (before it).
 pub(crate) fn count(
     ctx: &ExchangeContext<'_>,
     policies: &RoutePolicies,
@@ -71,7 +72,9 @@ pub(crate) fn count(
     let mut lines = std::mem::take(&mut request.texts.rate_limit);
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let conditions = &SeenConditions::new(ctx, routed, &request.head, bytes);
+    let unknown = SeenConditions::new(ctx, routed, &request.head, bytes);
+    let known = RequestValues::from_routed(ctx, routed, request);
+    let conditions: &dyn RequestConditions = if has_user { &known } else { &unknown };
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
     let seen = route::RequestParts { conditions, ..seen };
     let user = if has_user { policies.user(routed.user, request.texts.user()) } else { "" };

@@ -527,8 +527,7 @@ impl<'a> ExchangeRecord<'a> {
         let weight = match self.route {
             None => Some(WHOLE),
             Some(route) => {
-                let is_excluded =
-                    |when: &Arc<expression::Expression>| !self.is_logged(&memory.request, route, when);
+                let is_excluded = |when: &Arc<expression::Expression>| !self.is_logged(&memory.request, when);
                 if routes[route].log_when.as_ref().is_some_and(is_excluded) {
                     return;
                 }
@@ -599,7 +598,7 @@ impl<'a> ExchangeRecord<'a> {
         let sent = LoggedFields {
             request: RequestFields::new(&request.head, request.head_bytes()),
             response: &self.head,
-            values: LoggedValues { ctx: self.ctx, request, route: self.route, client: self.named },
+            values: LoggedValues { record: self, request },
         };
         let more;
         // Values that no output shows are not looked up.

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use expression::ExchangeStage;
+
 use crate::named_values::{NamedValues, TemplateScope};
 use crate::pattern::BytePattern;
 use crate::request::FieldLookup;
@@ -73,13 +75,18 @@ impl Redirect {
         values: &NamedValues,
     ) -> Result<Self, TemplateError> {
         let scope = TemplateScope { pattern: pattern.as_ref(), values: Some(values) };
-        let location = RouteTemplate::new(to, TemplateUse::Location, TemplateStage::Route, scope)?;
+        let location = RouteTemplate::new(to, TemplateUse::Location, TemplateStage::Authenticated, scope)?;
         Ok(Self { status, location, pattern })
     }
 
     /// The target as configured.
     pub fn to(&self) -> &str {
         self.location.as_str()
+    }
+
+    /// The stage at which all values in the target are known.
+    pub fn values_known(&self) -> ExchangeStage {
+        self.location.values_known()
     }
 
     /// The pattern whose groups the target may contain.

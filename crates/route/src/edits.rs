@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use expression::{Expression, Fact, FactFamily};
+use expression::Expression;
 
-use crate::named_values::TemplateScope;
+use crate::named_values::{TemplateScope, is_of_user};
 use crate::request::FieldLookup;
 use crate::template::{RouteTemplate, TemplateError, TemplateStage, TemplateUse};
 use crate::variable_values::VariableValues;
@@ -268,17 +268,19 @@ impl HeaderEdits {
         self.written.iter().any(|written| written.value.has_groups())
     }
 
-    /// Whether a value refers to `$user`.
-    pub fn has_user(&self) -> bool {
-        self.written.iter().any(|written| written.value.has_user())
+    /// The first variable that depends on who the client is: `$user`, or a value such as `values.plan`.
+    pub fn user_variable(&self) -> Option<&str> {
+        self.written.iter().find_map(|written| written.value.user_variable())
+    }
+
+    /// The values that fields get.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<Expression>> {
+        self.written.iter().flat_map(|written| written.value.values())
     }
 
     /// Whether the result depends on the user or on the claims of a token.
     pub fn tells_user(&self) -> bool {
-        let asks = |when: &Arc<Expression>| {
-            when.asks_for(Fact::ClientUser) || when.asks_for_family(FactFamily::JwtClaims)
-        };
-        self.has_user() || self.conditions().any(asks)
+        self.user_variable().is_some() || self.conditions().any(|when| is_of_user(when))
     }
 
     /// Whether the value that a field gets may differ by client: it has variables, or its edit has a condition.
@@ -648,7 +650,7 @@ mod tests {
         }
         let own = edits.clone().removing(["X-Own"]);
         assert!(own.remove(b"x_own", ActiveEdits::FIRST) && !own.remove(b"x_gone", ActiveEdits::FIRST));
-        assert!(!edits.tells_user() && !edits.has_user());
+        assert!(!edits.tells_user() && !edits.user_variable().is_some());
         let by_user = HeaderEdits::in_groups(
             [(1, Set("X-Plan", "gold"))],
             vec![when("client.user == \"ann\"")],

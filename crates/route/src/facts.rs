@@ -118,6 +118,23 @@ pub trait RequestSource {
         })
     }
 
+    /// Passes the text form of a value of the exchange to `then`, unless it is absent. Allocates as [`Self::hold_with`]
+    /// does.
+    fn value_later(
+        &self,
+        value: &Expression,
+        path: &[u8],
+        later: &LaterFacts<'_>,
+        scratch: &mut EvaluationScratch,
+        then: &mut dyn FnMut(&[u8]),
+    ) {
+        with_readings(self, value, path, |request| {
+            if let Some(value) = value.evaluate(&ExchangeFacts { request, later }, scratch) {
+                value.with_plain(then);
+            }
+        });
+    }
+
     /// Passes the text form of a value to `then`, unless the value is absent. Allocates as [`Self::hold_with`] does.
     fn value_with(
         &self,

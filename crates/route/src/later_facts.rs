@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use expression::{Fact, FactFamily, Facts, Key, Value};
+use expression::{ExchangeStage, Fact, FactFamily, Facts, Key, Value, ValueMemory};
 use jwt::KeptClaims;
 
 use crate::facts::{ComparedFacts, RequestSource};
@@ -107,11 +107,20 @@ impl<S: RequestSource + ?Sized> Facts for ExchangeFacts<'_, S> {
     fn lookup(&self, map: u16, key: Value<'_>) -> Option<Value<'_>> {
         self.request.lookup(map, key)
     }
+
+    fn memory(&self) -> Option<&ValueMemory> {
+        self.request.memory()
+    }
+
+    fn settled(&self) -> ExchangeStage {
+        // The server changes with a retry, the response with its body, its time, or another upstream in its place.
+        ExchangeStage::Authenticated
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use expression::{EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, Schema, ValueType};
+    use expression::{EvaluationScratch, Expression, ExpressionLimits, Schema, ValueType};
 
     use super::*;
     use crate::facts::RequestFacts;
@@ -121,12 +130,15 @@ mod tests {
         let schema = Schema::new(ExchangeStage::Response);
         let condition =
             Expression::of_type(ValueType::Boolean, text, &schema, &ExpressionLimits::default()).unwrap();
-        let fields = [("X-Plan", "gold")];
-        let request = RequestFacts {
+        request(None).hold_later(&condition, b"/a//b", later, &mut EvaluationScratch::new())
+    }
+
+    fn request(memory: Option<&ValueMemory>) -> RequestFacts<'_, [(&'static str, &'static str)]> {
+        RequestFacts {
             method: b"GET",
             host: b"A.example",
             query: None,
-            fields: &fields,
+            fields: &[("X-Plan", "gold")],
             scheme: "http",
             version: "1.1",
             size: Some(0),
@@ -136,9 +148,35 @@ mod tests {
             tls: TlsFacts::default(),
             time_ns: 0,
             maps: &crate::facts::NoMaps,
-            memory: None,
+            memory,
+        }
+    }
+
+    /// A value of the user is kept; one of the response is that of the response, also after it was asked before.
+    #[test]
+    fn values_are_kept_only_if_they_stay() {
+        let schema = Schema::new(ExchangeStage::Response);
+        let named = |text: &str| {
+            let meaning = Expression::new(text, &schema, &ExpressionLimits::default()).unwrap();
+            Expression::from_name("values.a", &std::sync::Arc::new(meaning))
         };
-        request.hold_later(&condition, b"/a//b", later, &mut EvaluationScratch::new())
+        let (who, outcome) = (
+            named("\"user \" + (client.user ?? \"none\")"),
+            named("(upstream.name ?? \"none\") + (response.status >= 500 ? \" failed\" : \" served\")"),
+        );
+        let memory = ValueMemory::new();
+        let value = |value: &Expression, later: &LaterFacts<'_>| {
+            let mut text = Vec::new();
+            let mut scratch = EvaluationScratch::new();
+            request(Some(&memory))
+                .value_later(value, b"/", later, &mut scratch, &mut |part| text.extend(part));
+            String::from_utf8(text).unwrap()
+        };
+        let before = LaterFacts { user: "ann", ..LaterFacts::default() };
+        let response = ResponseFacts { status: 503, head: b"", size: None, time: None };
+        let after = LaterFacts { user: "bob", upstream: "app", response: Some(response), ..before };
+        assert_eq!([&before, &after].map(|later| value(&who, later)), ["user ann", "user ann"]);
+        assert_eq!([&before, &after].map(|later| value(&outcome, later)), ["none served", "app failed"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use expression::{Expression, Fact, FactFamily};
+use expression::{ExchangeStage, Expression, Fact, FactFamily};
 
 use crate::pattern::BytePattern;
 use crate::template::VARIABLES;
@@ -67,6 +67,12 @@ impl NamedValues {
         self.values.iter().map(|known| (&*known.name, &known.meaning))
     }
 
+    /// The expressions behind all names, also those of maps.
+    pub fn expressions(&self) -> impl Iterator<Item = &Arc<Expression>> {
+        let maps = self.maps.iter().flat_map(|maps| maps.values());
+        self.values.iter().map(|known| &known.named).chain(maps)
+    }
+
     /// Whether there are neither values nor maps.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.maps.is_none()
@@ -102,6 +108,7 @@ pub fn is_variable(name: &str) -> bool {
 
 /// Whether the value may differ between clients that request one URL.
 pub(crate) fn is_of_client(value: &Expression) -> bool {
+    // A response that is stored has one server and one head, whoever asks for it.
     let is_of_url = |fact: &Fact| {
         matches!(
             fact,
@@ -110,10 +117,18 @@ pub(crate) fn is_of_client(value: &Expression) -> bool {
                 | Fact::RequestHost
                 | Fact::RequestPath
                 | Fact::RequestQuery
-        )
+        ) || fact.stage() > ExchangeStage::Authenticated
+    };
+    let is_family_of_url = |family: FactFamily| {
+        family == FactFamily::RequestQuery || family.stage() > ExchangeStage::Authenticated
     };
     Fact::ALL.iter().any(|fact| value.asks_for(*fact) && !is_of_url(fact))
         || FactFamily::ALL
             .into_iter()
-            .any(|family| value.asks_for_family(family) && family != FactFamily::RequestQuery)
+            .any(|family| value.asks_for_family(family) && !is_family_of_url(family))
+}
+
+/// Whether the value may depend on who the client is.
+pub(crate) fn is_of_user(value: &Expression) -> bool {
+    value.asks_for(Fact::ClientUser) || value.asks_for_family(FactFamily::JwtClaims)
 }

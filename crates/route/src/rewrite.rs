@@ -2,6 +2,8 @@
 //!
 //! The query is kept unless a template writes one. `location` maps Location fields of responses back.
 
+use expression::ExchangeStage;
+
 use crate::named_values::{NamedValues, TemplateScope};
 use crate::path::{LenientPath, end_of_prefix, has_dot_segments};
 use crate::pattern::BytePattern;
@@ -36,7 +38,7 @@ impl PathRewrite {
     /// # Errors
     /// The problem with `to`, which may have variables.
     pub fn prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
-        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, values)?;
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, values)?;
         Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to }))
     }
 
@@ -49,7 +51,7 @@ impl PathRewrite {
     /// The problem with `to`.
     pub fn pattern(pattern: BytePattern, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
         let scope = TemplateScope { pattern: Some(&pattern), values: Some(values) };
-        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, scope)?;
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, scope)?;
         Ok(Self(RewriteKind::Pattern { pattern, to }))
     }
 
@@ -58,21 +60,33 @@ impl PathRewrite {
     /// # Errors
     /// The problem with `to`.
     pub fn whole(to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
-        Ok(Self(RewriteKind::Whole(RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, values)?)))
+        Ok(Self(RewriteKind::Whole(RouteTemplate::new(
+            to,
+            TemplateUse::Path,
+            TemplateStage::Authenticated,
+            values,
+        )?)))
     }
 
     /// The replacement of the path, or of a part of it, as configured.
     pub fn to(&self) -> &str {
+        self.template().as_str()
+    }
+
+    /// The stage at which all values in `to` are known.
+    pub fn values_known(&self) -> ExchangeStage {
+        self.template().values_known()
+    }
+
+    fn template(&self) -> &RouteTemplate {
         let (RewriteKind::Prefix { to, .. } | RewriteKind::Pattern { to, .. } | RewriteKind::Whole(to)) =
             &self.0;
-        to.as_str()
+        to
     }
 
     /// Variables in `to` whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
-        let (RewriteKind::Prefix { to, .. } | RewriteKind::Pattern { to, .. } | RewriteKind::Whole(to)) =
-            &self.0;
-        to.of_client()
+        self.template().of_client()
     }
 
     /// The pattern that selects paths. `None` if the rewrite is for a prefix or for every path.

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use expression::Expression;
+use expression::{ExchangeStage, Expression};
 
-use crate::named_values::{TemplateScope, is_of_client};
+use crate::named_values::{TemplateScope, is_of_client, is_of_user};
 
 /// The longest template, as configured.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
@@ -103,10 +103,24 @@ impl ContentSyntax {
 pub enum TemplateStage {
     /// After the route is chosen.
     Route,
+    /// After the client is authenticated: additionally values that ask for the user.
+    Authenticated,
     /// After the server is chosen: additionally `$upstream` and `$server`.
     Forward,
     /// After the response arrived: additionally `$status`.
     Response,
+}
+
+impl TemplateStage {
+    /// The stage of the same moment for expressions.
+    pub fn of_exchange(self) -> ExchangeStage {
+        match self {
+            Self::Route => ExchangeStage::Request,
+            Self::Authenticated => ExchangeStage::Authenticated,
+            Self::Forward => ExchangeStage::Forward,
+            Self::Response => ExchangeStage::Response,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +208,20 @@ pub enum TemplateFault {
     /// A variable whose value is known only later.
     #[error("${0} is not known yet where this is used")]
     TooEarly(String),
+    /// A value that asks for what is known only later.
+    #[error(
+        "${{{name}}} is known only {}, because it asks for {asks}; this text is filled in {}",
+        known.since(),
+        here.since()
+    )]
+    LateValue {
+        name: String,
+        /// The name in its expression that is known so late.
+        asks: &'static str,
+        known: ExchangeStage,
+        /// The stage at which the text is filled in.
+        here: ExchangeStage,
+    },
     /// A group that the pattern does not have.
     #[error("${0} is no group of the pattern")]
     NoGroup(String),
@@ -302,9 +330,28 @@ impl RouteTemplate {
         self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(Variable::Group(_), _)))
     }
 
-    /// Whether the template refers to `$user`.
-    pub(crate) fn has_user(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(Variable::User, _)))
+    /// The variable that depends on who the client is, if the template has one: `$user`, or a value that asks for the user
+    /// or for a claim.
+    pub(crate) fn user_variable(&self) -> Option<&str> {
+        self.pieces.iter().find_map(|piece| match piece {
+            TemplatePiece::Variable(Variable::User, _) => Some("$user"),
+            TemplatePiece::Variable(Variable::Value(value), _) if is_of_user(value) => Some(value.as_str()),
+            TemplatePiece::Variable(..) | TemplatePiece::Text(_) => None,
+        })
+    }
+
+    /// The values that the template has.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<Expression>> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            TemplatePiece::Variable(Variable::Value(value), _) => Some(value),
+            TemplatePiece::Variable(..) | TemplatePiece::Text(_) => None,
+        })
+    }
+
+    /// The stage at which all its values are known.
+    pub fn values_known(&self) -> ExchangeStage {
+        let stages = self.values().map(|value| value.stage());
+        stages.max().unwrap_or(ExchangeStage::Connection)
     }
 
     /// The expression of a template that is nothing but one value: `${app}`.
@@ -413,7 +460,9 @@ impl TemplateReader<'_> {
             return self.character('$');
         };
         let variable = Variable::named(name, scope)?;
-        if variable.known_from() > stage {
+        if let Variable::Value(value) = &variable {
+            check_value(name, value, stage.of_exchange())?;
+        } else if variable.known_from() > stage {
             return Err(TemplateFault::TooEarly(name.to_owned()));
         }
         // The values of both always begin with a slash, and so end the host.
@@ -460,6 +509,16 @@ impl TemplateReader<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Rejects a value that is not known yet where a text is filled in.
+fn check_value(name: &str, value: &Expression, here: ExchangeStage) -> Result<(), TemplateFault> {
+    let known = value.stage();
+    if known <= here {
+        return Ok(());
+    }
+    let asks = value.latest_name().unwrap_or("a later fact");
+    Err(TemplateFault::LateValue { name: name.to_owned(), asks, known, here })
 }
 
 /// The first part of a text with variables.
@@ -586,6 +645,7 @@ impl Variable {
         match self {
             Self::Upstream | Self::Server => TemplateStage::Forward,
             Self::Status => TemplateStage::Response,
+            // Values have the stage of their expressions: see `check_value`.
             _ => TemplateStage::Route,
         }
     }

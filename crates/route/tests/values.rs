@@ -16,7 +16,7 @@ use crate::conditions::facts;
 /// Names for expressions, each of which can use those before it.
 pub(crate) fn values(named: &[(&str, &str)]) -> NamedValues {
     let mut values = NamedValues::default();
-    let mut schema = Schema::new(ExchangeStage::Request);
+    let mut schema = Schema::new(ExchangeStage::Response);
     for (name, text) in named {
         let compiled = Expression::new(text, &schema, &ExpressionLimits::default());
         let meaning = Arc::new(compiled.unwrap_or_else(|fault| panic!("{text}: {fault}")));
@@ -149,6 +149,59 @@ fn mistakes_and_properties_of_templates_with_values() {
     assert!(matches!(redirect.fault, TemplateFault::Unknown { .. }));
     let edits = HeaderEdits::new([HeaderEdit::Set("A", "$app")], TemplateStage::Forward, NamedValues::NONE);
     assert!(edits.is_err(), "only declared values are known");
+}
+
+/// A text can have the values that are known when it is filled in.
+#[test]
+fn values_have_stages() {
+    use TemplateStage::{Authenticated, Forward, Response, Route};
+    let values = values(&[
+        ("early", "request.method"),
+        ("who", "client.user"),
+        ("plan", "jwt.claims['plan']"),
+        ("at", "server.name"),
+        ("failed", "response.status >= 500"),
+        ("label", "values.failed ? 'bad' : 'good'"),
+    ]);
+    for (name, first, asks) in [
+        ("early", Route, ""),
+        ("who", Authenticated, "client.user"),
+        ("plan", Authenticated, "jwt.claims"),
+        ("at", Forward, "server.name"),
+        ("failed", Response, "response.status"),
+        ("label", Response, "response.status"),
+    ] {
+        for stage in [Route, Authenticated, Forward, Response] {
+            let text = format!("a ${{{name}}}");
+            let read = RouteTemplate::new(&text, TemplateUse::FieldValue, stage, &values);
+            let error = read.map(|_| ()).map_err(|error| (error.offset, error.fault));
+            let fault = TemplateFault::LateValue {
+                name: name.to_owned(),
+                asks,
+                known: first.of_exchange(),
+                here: stage.of_exchange(),
+            };
+            assert_eq!(error, if stage < first { Err((2, fault)) } else { Ok(()) }, "{name} {stage:?}");
+        }
+    }
+    let edits = |value: &str| {
+        HeaderEdits::new([HeaderEdit::Set("A", value)], TemplateStage::Response, &values).expect("is known")
+    };
+    for (value, of_user) in [
+        ("$who", Some("values.who")),
+        ("$plan", Some("values.plan")),
+        ("$user", Some("$user")),
+        ("$label $at", None),
+    ] {
+        assert_eq!(edits(value).user_variable(), of_user, "{value}");
+        assert_eq!(edits(value).tells_user(), of_user.is_some(), "{value}");
+    }
+    let key =
+        |name: &str| RateKey(vec![RateKeyPart::Value(Arc::clone(values.find(name).expect("it is there")))]);
+    assert!(key("who").has_user() && key("plan").has_user() && !key("early").has_user());
+    let rewrite = PathRewrite::whole("/$who/$early", &values).expect("is known after authentication");
+    assert_eq!(rewrite.values_known(), ExchangeStage::Authenticated);
+    assert_eq!(rewrite.of_client().collect::<Vec<_>>(), [OfClient::Value("values.who")]);
 }
 
 #[test]

@@ -317,7 +317,7 @@ impl<'s> NginxAdapter<'s> {
                 self.note(add, RemarkKind::NeedsNothing, why, "");
                 continue;
             }
-            let value = match self.template(text, scope, entry) {
+            let value = match self.template_of_response(text, scope, entry) {
                 Ok(value) => value,
                 Err(why) => {
                     let instead = "write the value, or a variable of docs/configuration.md";

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use super::conditions::{ASKS_FOR_FILES, TestedCondition, origins};
 use super::expressions::EXPRESSION_BYTES_MAX;
+use super::groups::{self, GroupPiece};
 use super::scope::BlockScope;
+use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::truth::NginxCondition;
 use super::values::split_name;
@@ -12,7 +14,7 @@ use super::variables::{ResolvedVariable, SetVariables, TextPart, ValueTest, Vari
 use super::{NginxAdapter, fallbacks, fastcgi, from};
 use crate::RemarkKind;
 use crate::draft::StatementOrigin;
-use crate::rules;
+use crate::{rules, values};
 
 /// The most targets of one `return`: each is a route.
 const TARGETS_MAX: usize = 32;
@@ -30,6 +32,17 @@ pub(super) struct RewriteBranch<'s> {
     pub(super) answer: Option<&'s Directive>,
     /// The target, where one of several.
     pub(super) url: Option<String>,
+    /// The expression that groups in the target are of, matched against the path.
+    pub(super) pattern: Option<String>,
+}
+
+impl RewriteBranch<'_> {
+    /// Gives a redirect the expression that its groups are of.
+    pub(super) fn give_pattern(&self, entry: &mut RouteEntry) {
+        if let Some(pattern) = self.pattern.as_deref().filter(|_| entry.options.get("redirect").is_some()) {
+            entry.options.extend("redirect", ("pattern", pattern.into()), Vec::new());
+        }
+    }
 }
 
 /// The result of the rewrite phase of a block.
@@ -131,15 +144,13 @@ impl<'s> NginxAdapter<'s> {
         is_server: bool,
         phase: &mut RewritePhase<'s>,
     ) {
+        let groups = BlockGroups::new(block);
         let tested = self.tested(&block.words, &phase.sets).and_then(|tested| {
             let joined = phase.alive.and(tested);
-            match is_pattern(block) && block.inner().iter().any(has_group) {
-                true => Err("its block uses groups of the expression".to_owned()),
-                false if joined.condition.written().len() > EXPRESSION_BYTES_MAX => {
-                    Err(format!("the expression would be longer than {EXPRESSION_BYTES_MAX} bytes"))
-                }
-                false => Ok(joined),
+            if joined.condition.written().len() > EXPRESSION_BYTES_MAX {
+                return Err(format!("the expression would be longer than {EXPRESSION_BYTES_MAX} bytes"));
             }
+            groups.as_ref().map(|_| joined).map_err(Clone::clone)
         });
         let tested = match tested {
             Ok(tested) => tested,
@@ -156,8 +167,14 @@ impl<'s> NginxAdapter<'s> {
             }
             _ => {}
         }
+        let groups = groups.unwrap_or_default();
+        self.take_groups(&groups, block, &tested, phase);
         let mut has_content = false;
         for inner in block.inner() {
+            if inner.name == "rewrite" {
+                // It has groups of its own.
+                phase.forget_groups();
+            }
             match inner.name.as_str() {
                 "set" => self.assign(inner, Some((block, &tested)), phase),
                 "break" => {
@@ -168,7 +185,11 @@ impl<'s> NginxAdapter<'s> {
                     break;
                 }
                 "return" => {
+                    let added = phase.answers.len();
                     self.add_answer(block, inner, &tested, phase);
+                    for answer in &mut phase.answers[added..] {
+                        answer.pattern.clone_from(&groups.of_path);
+                    }
                     phase.is_final |= tested.condition == NginxCondition::Known(true);
                     has_content = false;
                     break;
@@ -180,6 +201,23 @@ impl<'s> NginxAdapter<'s> {
         if has_content {
             let branch = phase.branch(block, None, &tested);
             phase.contents.push(branch);
+        }
+        phase.forget_groups();
+    }
+
+    /// Gives the groups of an `if` their values: numbers within the block, names for all that follows.
+    fn take_groups(
+        &mut self,
+        groups: &BlockGroups,
+        block: &'s Directive,
+        tested: &TestedCondition,
+        phase: &mut RewritePhase<'s>,
+    ) {
+        for piece in &groups.pieces {
+            Rc::make_mut(&mut phase.sets).insert(piece.number.to_string(), Ok(piece.resolved()));
+            if let Some(name) = &piece.name {
+                self.assign_value(name, Ok((*piece.resolved()).clone()), Some((block, tested)), phase);
+            }
         }
     }
 
@@ -234,6 +272,17 @@ impl<'s> NginxAdapter<'s> {
             value.is_of_block = true;
             value
         });
+        self.assign_value(name, value, within, phase);
+    }
+
+    /// Gives a variable a value, in an `if` with its condition.
+    fn assign_value(
+        &mut self,
+        name: &str,
+        value: Result<ResolvedVariable, String>,
+        within: Option<(&'s Directive, &TestedCondition)>,
+        phase: &mut RewritePhase<'s>,
+    ) {
         let (block, condition) = match within {
             Some((block, tested)) => (Some(block), tested.clone()),
             None => (None, phase.alive.clone()),
@@ -347,7 +396,15 @@ impl<'s> RewritePhase<'s> {
             }
             (when, from_used)
         });
-        RewriteBranch { block, when, sets: Rc::clone(&self.sets), answer, url: None }
+        RewriteBranch { block, when, sets: Rc::clone(&self.sets), answer, url: None, pattern: None }
+    }
+
+    /// Ends the groups of an expression.
+    fn forget_groups(&mut self) {
+        let is_group = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+        if self.sets.keys().any(is_group) {
+            Rc::make_mut(&mut self.sets).retain(|name, _| !is_group(name));
+        }
     }
 }
 
@@ -388,11 +445,57 @@ pub(super) fn is_redirect(rewrite: &Directive) -> bool {
         || ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.word(1).starts_with(begin))
 }
 
-/// Whether a directive of a block uses groups of the expression in its condition. A `rewrite` has groups of its own.
-fn has_group(directive: &Directive) -> bool {
-    let has =
-        |word: &String| word.as_bytes().windows(2).any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit());
-    directive.name != "rewrite" && directive.words.iter().any(has)
+/// The groups of the expression of an `if`, as far as its block uses them.
+#[derive(Debug, Default)]
+struct BlockGroups {
+    /// Pieces of the text.
+    pieces: Vec<GroupPiece>,
+    /// The expression, if groups in the target of its `return` are of the path.
+    of_path: Option<String>,
+}
+
+impl BlockGroups {
+    /// # Errors
+    /// Why a group that the block uses has no translation.
+    fn new(block: &Directive) -> Result<Self, String> {
+        if !is_pattern(block) {
+            return Ok(Self::default());
+        }
+        let of_if = groups::of_if(block);
+        let pieces =
+            of_if.map(|(variable, pattern, _)| groups::pieces(variable, pattern)).unwrap_or_default();
+        let has = |number: usize| pieces.iter().any(|piece| piece.number == number);
+        let used: Vec<(&Directive, usize)> = block.inner().iter().flat_map(used_groups).collect();
+        if used.iter().all(|(_, number)| has(*number)) {
+            return Ok(Self { pieces, of_path: None });
+        }
+        // A redirect can have the expression itself, if that is of the path.
+        let is_of_path = |(variable, ..): &(&str, &str, bool)| matches!(*variable, "uri" | "document_uri");
+        let Some((_, pattern, ignores_case)) = of_if.filter(is_of_path) else {
+            return Err(
+                "its block uses groups of the expression, which are no whole pieces of a path or a host"
+                    .to_owned(),
+            );
+        };
+        let is_target = |(directive, _): &(&Directive, usize)| {
+            directive.name == "return" && matches!(directive.word(0), "301" | "302" | "303" | "307" | "308")
+        };
+        if !used.iter().all(is_target) {
+            return Err("its block uses groups of the expression elsewhere than in the target of a redirect"
+                .to_owned());
+        }
+        Ok(Self { pieces: Vec::new(), of_path: Some(values::expression(pattern, ignores_case)?) })
+    }
+}
+
+/// The numbers of the groups that a directive uses, each with it. A `rewrite` has groups of its own.
+fn used_groups(directive: &Directive) -> Vec<(&Directive, usize)> {
+    let words = directive.words.iter().filter(|_| directive.name != "rewrite");
+    let numbers = words.flat_map(|word| word.split('$').skip(1)).filter_map(|behind| {
+        let name = behind.strip_prefix('{').unwrap_or(behind);
+        name.chars().next()?.to_digit(10).map(|digit| digit as usize)
+    });
+    numbers.map(|number| (directive, number)).collect()
 }
 
 fn is_pattern(block: &Directive) -> bool {

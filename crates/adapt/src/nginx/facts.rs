@@ -1,5 +1,6 @@
 //! nginx's own variables, as expressions.
 
+use super::groups;
 use crate::rules::literal;
 
 /// A variable that nginx itself sets, as an expression. It is always present, because nginx has empty texts instead.
@@ -47,8 +48,14 @@ const PLAIN: [(&str, &str, &str); 25] = [
     ("sent_http_content_type", "(response.headers[\"content-type\"] ?? \"\")", "r"),
 ];
 
-/// Returns the variable with a name.
+/// Returns the variable with a name. `uri[2]` is a piece of one: a group of an `if`.
 pub(super) fn fact(name: &str) -> Option<NginxFact> {
+    if let Some((whole, index)) = name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+        let NginxFact { expression, is_lower, is_late, .. } = fact(whole)?;
+        let separator = literal(&groups::separator(whole)?.to_string());
+        let expression = format!("({expression}.split({separator})[{index}] ?? \"\")");
+        return Some(NginxFact { expression, is_lower, is_set: false, is_late });
+    }
     if let Some((_, expression, known)) = PLAIN.iter().find(|(known, ..)| *known == name) {
         let has = |letter: char| known.contains(letter);
         return Some(NginxFact {

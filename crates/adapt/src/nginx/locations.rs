@@ -357,6 +357,7 @@ impl<'s> NginxAdapter<'s> {
         match branch.answer {
             Some(answer) if answer.name == "return" => {
                 self.answer(answer, branch.url.as_deref(), &scope, entry);
+                branch.give_pattern(entry);
             }
             Some(rewrite) => self.moved_in_branch(rewrite, location, &scope, entry),
             None => {
@@ -431,6 +432,7 @@ impl<'s> NginxAdapter<'s> {
                         let mut entry = RouteEntry::new(path.as_str(), from);
                         entry.when.clone_from(&branch.when);
                         self.answer(answer, branch.url.as_deref(), &scope, &mut entry);
+                        branch.give_pattern(&mut entry);
                         entries.push(entry);
                     }
                 }

@@ -1,6 +1,6 @@
 //! The access log: its target, and its format.
 
-use logline::LineFormat;
+use logline::{LineFormat, Needs};
 
 use super::scope::BlockScope;
 use super::syntax::Directive;
@@ -129,7 +129,8 @@ impl<'s> NginxAdapter<'s> {
         let is_known = |name: &str| {
             parts.iter().any(|part| matches!(part, TemplatePart::Variable(known) if known == name))
         };
-        match LineFormat::with_values(&made, &[], &is_known) {
+        let value = |name: &str| is_known(name).then_some(Needs::NONE);
+        match LineFormat::with_values(&made, &[], &value) {
             Ok(_) => Ok(made),
             Err(error) => Err(error.to_string()),
         }
@@ -159,7 +160,7 @@ impl<'s> NginxAdapter<'s> {
         }
         match resolved.value.as_fact().and_then(field) {
             Some(field) => Ok(TemplatePart::Variable(field)),
-            None => Ok(TemplatePart::Variable(self.value(name, &resolved, None)?)),
+            None => Ok(TemplatePart::Variable(self.known_value(name, &resolved, None)?)),
         }
     }
 }

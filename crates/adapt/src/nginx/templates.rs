@@ -14,6 +14,13 @@ pub(super) enum TemplatePart {
     Variable(String),
 }
 
+/// When a text is filled in, which decides what variables it can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FilledIn {
+    Before,
+    WithResponse,
+}
+
 impl<'s> NginxAdapter<'s> {
     /// Converts a text with variables. The route of `entry` gets values that depend on its block.
     ///
@@ -25,7 +32,20 @@ impl<'s> NginxAdapter<'s> {
         scope: &BlockScope<'s>,
         entry: &mut RouteEntry,
     ) -> Result<String, String> {
-        Ok(written(&self.parts(text, scope, entry)?))
+        Ok(written(&self.parts(text, scope, entry, FilledIn::Before)?))
+    }
+
+    /// As [`template`](Self::template), for a text that is filled in with the response.
+    ///
+    /// # Errors
+    /// The variable that is not supported, and why.
+    pub(super) fn template_of_response(
+        &mut self,
+        text: &str,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) -> Result<String, String> {
+        Ok(written(&self.parts(text, scope, entry, FilledIn::WithResponse)?))
     }
 
     /// Converts the body of a response, in which variables have braces.
@@ -42,7 +62,7 @@ impl<'s> NginxAdapter<'s> {
             TemplatePart::Text(text) => text.replace("${", "$${"),
             TemplatePart::Variable(name) => format!("${{{name}}}"),
         };
-        Ok(self.parts(text, scope, entry)?.into_iter().map(written).collect())
+        Ok(self.parts(text, scope, entry, FilledIn::Before)?.into_iter().map(written).collect())
     }
 
     fn parts(
@@ -50,6 +70,7 @@ impl<'s> NginxAdapter<'s> {
         text: &str,
         scope: &BlockScope<'s>,
         entry: &mut RouteEntry,
+        when: FilledIn,
     ) -> Result<Vec<TemplatePart>, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -58,12 +79,12 @@ impl<'s> NginxAdapter<'s> {
             let (name, behind) = split_name(&rest[dollar + 1..]);
             if name.is_empty() {
                 push_text(&mut parts, "$");
-            } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            } else if name.bytes().all(|byte| byte.is_ascii_digit()) && !scope.sets().contains_key(name) {
                 // A group of the route's path.
                 parts.push(TemplatePart::Variable(name.to_owned()));
             } else {
                 let resolved = self.declarations.text(&format!("${{{name}}}"), scope.sets())?;
-                self.value_parts(name, &resolved, entry, &mut parts)?;
+                self.value_parts(name, &resolved, (&mut *entry, when), &mut parts)?;
             }
             rest = behind;
         }
@@ -76,11 +97,14 @@ impl<'s> NginxAdapter<'s> {
         &mut self,
         name: &str,
         resolved: &ResolvedVariable,
-        entry: &mut RouteEntry,
+        (entry, when): (&mut RouteEntry, FilledIn),
         parts: &mut Vec<TemplatePart>,
     ) -> Result<(), String> {
         let VariableValue::Text(all) = &resolved.value else {
-            let value = self.value(name, resolved, Some(entry))?;
+            let value = match when {
+                FilledIn::Before => self.value(name, resolved, Some(entry))?,
+                FilledIn::WithResponse => self.known_value(name, resolved, Some(entry))?,
+            };
             parts.push(TemplatePart::Variable(value));
             return Ok(());
         };
@@ -117,9 +141,22 @@ impl<'s> NginxAdapter<'s> {
         resolved: &ResolvedVariable,
         entry: Option<&mut RouteEntry>,
     ) -> Result<String, String> {
-        if resolved.value.is_late() {
-            return Err(format!("${base} is known only after the response"));
+        match resolved.value.is_late() {
+            true => Err(format!("${base} is known only after the response")),
+            false => self.known_value(base, resolved, entry),
         }
+    }
+
+    /// As [`value`](Self::value), for a place that is filled in with the response.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub(super) fn known_value(
+        &mut self,
+        base: &str,
+        resolved: &ResolvedVariable,
+        entry: Option<&mut RouteEntry>,
+    ) -> Result<String, String> {
         let text = facts::without_brackets(self.expression(resolved, base)?);
         let from = origins(resolved.used.iter().copied());
         match entry.filter(|_| resolved.is_of_block) {

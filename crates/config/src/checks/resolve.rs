@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use ::route::NamedValues;
+use logline::Needs;
 
 use crate::checks::acme::check_acme;
 use crate::checks::services::{
@@ -30,8 +31,7 @@ use crate::tables::headers::check_header_sets;
 use crate::tables::listen::{
     Listen, Listener, Passthrough, listener_names, passthrough as passthrough_options,
 };
-use crate::tables::log;
-use crate::tables::map::Map;
+use crate::tables::log::{self, LoggedValues, needs_of_value};
 use crate::tables::names::{Names, unique};
 use crate::tables::profile::{OwnProfile, with_profiles};
 use crate::tables::request_buffering;
@@ -138,6 +138,7 @@ fn names<'f>(file: &'f File, reader: &Reader<'_>) -> Names<'f> {
         header_sets: file.headers.iter().map(|(_, name, edits)| (name.as_str(), edits)).collect(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
         has_https: file.upstreams.iter().map(|(_, _, written)| has_https(written)).collect(),
+        keyed_by: file.upstreams.iter().map(|(_, _, written)| written.keyed_by()).collect(),
         protocols: file.upstreams.iter().map(|(_, _, written)| written.spoken()).collect(),
         values: Arc::new(values::of_file(&file.values, &reader.expression_names)),
         maps: &file.maps,
@@ -321,11 +322,18 @@ fn meaning(
     })
 }
 
-/// The names of values that lines of an access log may have: those of the top level, of all routes, and of maps.
-fn logged_values(file: &File) -> HashSet<String> {
+/// The values that lines of an access log may have: those of the top level, of all routes, and of maps. Values of one name
+/// count together.
+fn logged_values(file: &File) -> LoggedValues {
     let of_routes = file.routes.iter().flat_map(|route| &route.value.values);
-    let maps = file.maps.iter().filter(|map| map.key.is_some()).map(Map::full_name);
-    file.values.iter().chain(of_routes).map(|value| value.name.clone()).chain(maps).collect()
+    let values = file.values.iter().chain(of_routes).map(|value| (value.name.clone(), &value.value));
+    let maps = file.maps.iter().filter_map(|map| Some((map.full_name(), map.key.as_ref()?)));
+    let mut all = LoggedValues::new();
+    for (name, value) in values.chain(maps) {
+        let needs = all.entry(name).or_insert(Needs::NONE);
+        *needs = needs.and(needs_of_value(value));
+    }
+    all
 }
 
 /// Converts the options of the dashboard to settings.

@@ -59,14 +59,14 @@ pub(crate) fn read_condition(
     accepted(read, (name, text), expected, reader)
 }
 
-/// Reads an expression of any type on a request whose client is not authenticated yet. Otherwise adds a mistake.
+/// Reads an expression of any type and stage, for a name. Otherwise adds a mistake.
 pub(crate) fn read_expression(
     name: &str,
     text: &Located<&str>,
     expected: &'static str,
     reader: &mut Reader<'_>,
 ) -> Option<Arc<Expression>> {
-    let schema = reader.expression_names.schema(ExchangeStage::Request);
+    let schema = reader.expression_names.schema(ExchangeStage::Response);
     let read = Expression::new(text.value, &schema, &ExpressionLimits::default());
     accepted(read, (name, text), |_| expected, reader)
 }

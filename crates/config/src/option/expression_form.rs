@@ -13,7 +13,7 @@ const TYPES: [(ValueType, &str, &str); 6] = [
     (ValueType::Address, "address", "addresses"),
 ];
 
-/// Describes an expression. `of` is the type that the option needs; `None` if it takes several.
+/// Describes an expression. `of` is the type that the option needs; `None` if it gives a name to an expression of any type.
 pub(crate) fn schema(expected: &str, of: Option<ValueType>, stage: ExchangeStage) -> Value {
     let word = |of: ValueType| TYPES.iter().find(|(known, ..)| *known == of).map(|(_, word, _)| *word);
     let facts = || Fact::ALL.iter().filter(|fact| fact.stage() <= stage);
@@ -33,11 +33,13 @@ pub(crate) fn schema(expected: &str, of: Option<ValueType>, stage: ExchangeStage
         })
         .collect();
     let families: Vec<String> = families().map(|family| format!("{}[\"NAME\"]", family.name())).collect();
-    let result = of.map(|of| format!(", which is {of}")).unwrap_or_default();
+    let when = match of {
+        Some(of) => format!(", which is {of}. It is evaluated {}", stage.since()),
+        None => ". Places can use it where all of its names are known".to_owned(),
+    };
     let description = format!(
-        "{expected}{result}. It is evaluated {}. Its names: {}; texts by name {}; maps map.NAME and values values.NAME. \
-         See [names](conditions.md#names)",
-        stage.since(),
+        "{expected}{when}. Its names: {}; texts by name {}; maps map.NAME and values values.NAME. See \
+         [names](conditions.md#names)",
         by_type.join("; "),
         families.join(", "),
     );

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use expression::{ExchangeStage, Expression};
 use toml::de::DeValue;
 
-use crate::document::reader::Reader;
+use crate::document::reader::{Reader, Span, refuse};
 use crate::option::condition::{ConditionKind, condition_form, read_condition};
 use crate::option::form::Form;
 use crate::option::kind::{Described, Kind, Located, refuse_type};
@@ -67,6 +67,41 @@ pub(crate) fn check_stage(
         let text = Located { value: condition.value.as_str(), at: condition.at.clone() };
         // It is rejected, because it was accepted for a later stage only.
         let _ = read_condition("when", &text, stage, reader);
+    }
+}
+
+/// Whether a key can have this value: it has to be known once the client is authenticated. Otherwise adds a mistake.
+pub(crate) fn check_value_of_key(
+    (option, name): (&str, &str),
+    value: &Expression,
+    at: &Span,
+    reader: &mut Reader<'_>,
+) -> bool {
+    let (known, here) = (value.stage(), ExchangeStage::Authenticated);
+    if known <= here {
+        return true;
+    }
+    let because = value.latest_name().map(|name| format!(", because it asks for {name}"));
+    let message = format!(
+        "{option}: ${{{name}}} is known only {}{}; this key is made {}",
+        known.since(),
+        because.unwrap_or_default(),
+        here.since()
+    );
+    refuse(at, &message, places_of_value(known), reader);
+    false
+}
+
+/// Describes where texts may have values of a stage, for mistakes.
+pub(crate) fn places_of_value(stage: ExchangeStage) -> &'static str {
+    match stage {
+        ExchangeStage::Connection | ExchangeStage::Request => "it in any text",
+        ExchangeStage::Authenticated => {
+            "it where requests of known users are: upstream, redirect, respond, rewrite, files.root, keys, request_headers, \
+             response_headers or [log]"
+        }
+        ExchangeStage::Forward => "it in rewrite.host, request_headers, response_headers or [log]",
+        ExchangeStage::Response => "it in response_headers or [log]",
     }
 }
 

@@ -1,10 +1,11 @@
 //! Texts with variables of requests, and names of fields that the proxy may write.
 
-use ::route::{HeaderEdit, HeaderEdits, TemplateError, TemplateStage};
+use ::route::{HeaderEdit, HeaderEdits, TemplateError, TemplateFault, TemplateStage};
 
 use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::kind::Located;
+use crate::option::later_condition::places_of_value;
 use crate::option::matching::FieldName;
 
 /// Adds a mistake for an invalid template, at its position in the text.
@@ -16,9 +17,18 @@ pub(crate) fn template<T>(
     reader: &mut Reader<'_>,
 ) -> Option<T> {
     made.map_err(|error| {
+        let expected = expected_for(&error, expected);
         reader.refuse(at, option, &ValueError { fault: ValueFault::Template(error), expected });
     })
     .ok()
+}
+
+/// What a text should have in place of a mistake: a value that is known too late can be elsewhere.
+pub(crate) fn expected_for(error: &TemplateError, usual: &'static str) -> &'static str {
+    match error.fault {
+        TemplateFault::LateValue { known, .. } => places_of_value(known),
+        _ => usual,
+    }
 }
 
 /// The name of a request field that the proxy may write. Otherwise adds a mistake.

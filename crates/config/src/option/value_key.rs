@@ -13,17 +13,20 @@ use crate::document::reader::Reader;
 use crate::option::form::Form;
 use crate::option::keys::{HASH_KEY, RATE_KEY, STICKY};
 use crate::option::kind::{Described, Kind};
+use crate::option::later_condition::check_value_of_key;
 use crate::option::table::Written;
 
-/// The value that a text names, as `${NAME}`; `None` if the text has another form. An unknown value is a mistake.
+/// The value that a text names, as `${NAME}`; `None` if the text has another form. A value that is unknown, or known only
+/// after authentication, is a mistake.
 pub(crate) fn value(written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<Arc<Expression>>> {
     let DeValue::String(text) = written.value.get_ref() else { return None };
     let name = text.strip_prefix("${")?.strip_suffix('}')?;
     let full = name_in_expressions(name);
-    if let Some(meaning) = reader.expression_names.definition(&full) {
-        return Some(Some(Arc::new(Expression::from_name(&full, meaning))));
-    }
     let at = written.value.span();
+    if let Some(meaning) = reader.expression_names.definition(&full) {
+        let value = Arc::new(Expression::from_name(&full, meaning));
+        return Some(check_value_of_key((written.name, name), &value, &at, reader).then_some(value));
+    }
     if reader.refuses_map(&at, written.name, name) {
         return Some(None);
     }

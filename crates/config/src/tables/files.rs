@@ -236,7 +236,7 @@ fn below(
             return None;
         }
     }
-    let made = RouteTemplate::new(below, TemplateUse::Folder, TemplateStage::Route, scope);
+    let made = RouteTemplate::new(below, TemplateUse::Folder, TemplateStage::Authenticated, scope);
     // The place of a mistake is counted from the start of the whole path.
     let offset = value.len() - below.len();
     let made = made.map_err(|error| TemplateError { offset: error.offset + offset, ..error });

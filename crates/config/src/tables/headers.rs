@@ -17,6 +17,7 @@ use crate::option::later_condition::LaterCondition;
 use crate::option::matching::FieldName;
 use crate::option::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::option::table::{Declared, Element, Inline, Table, Written, key, one_of};
+use crate::option::templates::expected_for;
 use crate::tables::names::Names;
 
 /// The name of the set that is built in.
@@ -208,11 +209,11 @@ fn try_alone(edit: &Edit<'_>, stage: TemplateStage, scope: TemplateScope<'_>, re
 }
 
 fn refuse(edit: &Edit<'_>, error: HeaderEditError, reader: &mut Reader<'_>) {
-    let is_value = matches!(error, HeaderEditError::Value(_));
-    let (at, expected) = if is_value {
-        (edit.value_at, "a value, with variables such as $client_address")
-    } else {
-        (edit.name_at, FieldName::EXPECTED)
+    let (at, expected) = match &error {
+        HeaderEditError::Value(error) => {
+            (edit.value_at, expected_for(error, "a value, with variables such as $client_address"))
+        }
+        _ => (edit.name_at, FieldName::EXPECTED),
     };
     reader.refuse(at, edit.option, &ValueError { fault: ValueFault::HeaderEdit(error), expected });
 }

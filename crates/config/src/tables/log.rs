@@ -1,15 +1,15 @@
 //! The table `[log]`: access logs.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use expression::{ExchangeStage, Expression};
+use expression::{ExchangeStage, Expression, Fact, FactFamily};
 use logline::{
     Addresses, FIELDS_MAX, FormatError, FormatFault, LineBatch, LineFormat, LineWriter, LogEntry,
-    LoggedQuery, Masks, Timestamp,
+    LoggedQuery, Masks, Needs, Timestamp,
 };
 use mistake::nearest;
 use shape::Millionths;
@@ -30,6 +30,17 @@ use crate::tables::log::target::{ROTATE, RotateWritten, SYSLOG, SyslogWritten, T
 
 /// Where the access log goes to.
 pub(crate) mod target;
+
+/// The values that lines may have, by name, with what an entry needs for them.
+pub(crate) type LoggedValues = HashMap<String, Needs>;
+
+/// What an entry needs for a value.
+pub(crate) fn needs_of_value(value: &Expression) -> Needs {
+    let of_head = value.asks_for_family(FactFamily::ResponseHeaders);
+    let of_time = value.asks_for(Fact::ResponseTime);
+    let head = if of_head { Needs::RESPONSE_HEAD } else { Needs::NONE };
+    head.and(if of_time { Needs::FIRST_BYTE } else { Needs::NONE })
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
@@ -267,7 +278,7 @@ pub(crate) static LOG: Table<Log> = Table {
 };
 
 /// Checks each log, and that no two write the same file, or both to standard output: they would cut each other's lines.
-pub(crate) fn check(logs: &[Element<Log>], values: &HashSet<String>, reader: &mut Reader<'_>) {
+pub(crate) fn check(logs: &[Element<Log>], values: &LoggedValues, reader: &mut Reader<'_>) {
     for (place, log) in logs.iter().enumerate() {
         log.value.check(values, reader);
         let Some(target) = &log.value.target else { continue };
@@ -284,7 +295,7 @@ pub(crate) fn check(logs: &[Element<Log>], values: &HashSet<String>, reader: &mu
 
 impl Log {
     /// Checks the format, and rejects names of parameters to mask where no value is logged anyway.
-    fn check(&self, values: &HashSet<String>, reader: &mut Reader<'_>) {
+    fn check(&self, values: &LoggedValues, reader: &mut Reader<'_>) {
         if self.query != LoggedQuery::Full && !self.mask.value.is_empty() {
             let mistake = reader.mistake(&self.mask.at, "mask: with this `query` no value is logged");
             reader.add(mistake.expecting("query = \"full\", or no mask"));
@@ -318,13 +329,13 @@ impl Log {
         self.syslog.as_ref().and_then(|syslog| syslog.value.ca())
     }
 
-    fn read_format(&self, values: &HashSet<String>) -> Result<LineFormat, FormatError> {
+    fn read_format(&self, values: &LoggedValues) -> Result<LineFormat, FormatError> {
         let fields: Vec<String> = self.fields.value.iter().map(|field| field.value.clone()).collect();
-        LineFormat::with_values(&self.format.value, &fields, &|name| values.contains(name))
+        LineFormat::with_values(&self.format.value, &fields, &|name| values.get(name).copied())
     }
 
     #[cold]
-    fn refuse_format(&self, error: &FormatError, values: &HashSet<String>, reader: &mut Reader<'_>) {
+    fn refuse_format(&self, error: &FormatError, values: &LoggedValues, reader: &mut Reader<'_>) {
         let (option, at, expected) = match &error.fault {
             FormatFault::NoChoice(_) => {
                 ("fields", self.fields.at.clone(), "format = \"json\" or \"w3c\", or no fields".to_owned())
@@ -348,7 +359,7 @@ impl Log {
             return;
         }
         let names = || -> Vec<&str> {
-            let mut values: Vec<&str> = values.iter().map(String::as_str).collect();
+            let mut values: Vec<&str> = values.keys().map(String::as_str).collect();
             values.sort_unstable();
             let fields = logline::field_names().filter(|name| !name.ends_with(".NAME"));
             fields.map(|name| name as &str).chain(values).collect()
@@ -389,7 +400,7 @@ impl Log {
 
     /// The access log that the options describe; `None` if it is off. It hides the values of the parameters `secret`, which
     /// have tokens.
-    pub(crate) fn meaning(self, secret: &[&str], values: &HashSet<String>) -> Option<AccessLog> {
+    pub(crate) fn meaning(self, secret: &[&str], values: &LoggedValues) -> Option<AccessLog> {
         // A format with a mistake was refused before.
         let format = self.read_format(values).unwrap_or_default();
         let query = match self.query {

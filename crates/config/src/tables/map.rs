@@ -265,7 +265,7 @@ pub(crate) fn add_names(map: &Map, number: usize, names: &mut ExpressionNames) -
         names.add(name, ExpressionName::Map(declared));
         return Ok(());
     };
-    let schema = names.schema(ExchangeStage::Request).with_map("map.it", declared);
+    let schema = names.schema(ExchangeStage::Response).with_map("map.it", declared);
     let schema = schema.with_definition("map.key", key.clone());
     let default = map.default.as_ref().map(|default| match default {
         MapValue::Present => SchemaConstant::Boolean(true),
@@ -423,14 +423,14 @@ fn check_key(key: &Located<Arc<Expression>>, kind: MapKind, reader: &mut Reader<
     refuse(at, &message, &expected, reader);
 }
 
-/// The kind of value for the key of a map: an expression on a request whose client is not authenticated yet.
+/// The kind of value for the key of a map: an expression of any stage. The value of the map is known when its key is.
 struct KeyKind;
 
 const KEY: &str = "an expression such as 'request.host'";
 
 impl Described for KeyKind {
     fn form(&self) -> Form {
-        Form::Expression { expected: KEY, of: None, stage: ExchangeStage::Request }
+        Form::Expression { expected: KEY, of: None, stage: ExchangeStage::Response }
     }
 }
 

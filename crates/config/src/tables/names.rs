@@ -61,6 +61,8 @@ pub(crate) struct Names<'f> {
     pub(crate) has_https: Vec<bool>,
     /// For each upstream, the protocol that its servers speak.
     pub(crate) protocols: Vec<Protocol>,
+    /// For each upstream, the values that its requests are keyed by: `hash_key` and `sticky.by`, with the name of the option.
+    pub(crate) keyed_by: Vec<Vec<(&'static str, &'f str)>>,
     /// Whether there is a cache store.
     pub(crate) has_cache: bool,
     /// The sets of header edits.

@@ -29,7 +29,8 @@ const EXPRESSION: &str = "an expression such as 'request.headers[\"x-app\"] ?? \
 /// Values as a table declares them, in the order of the file.
 pub(crate) type ValuesWritten = Vec<Pair<String, Arc<Expression>>>;
 
-/// The kind of value of `values`: each expression can use the values before it, and all that are known around the table.
+/// The kind of value of `values`: each expression can use the values before it, and all that are known around the table. It
+/// may ask for names of any stage; the places that use it are then those of its stage.
 pub(crate) struct ValuesKind {
     /// Whether the values are for the table in which the option stands, rather than for all of the file.
     pub(crate) is_local: bool,
@@ -37,7 +38,7 @@ pub(crate) struct ValuesKind {
 
 impl Described for ValuesKind {
     fn form(&self) -> Form {
-        let each = Form::Expression { expected: EXPRESSION, of: None, stage: ExchangeStage::Request };
+        let each = Form::Expression { expected: EXPRESSION, of: None, stage: ExchangeStage::Response };
         Form::Pairs { expected: TABLE, each: each.into() }
     }
 }
@@ -174,7 +175,7 @@ fn for_listener(
     own: &Arc<Expression>,
     other: &Arc<Expression>,
 ) -> Result<Arc<Expression>, ExpressionFault> {
-    let schema = Schema::new(ExchangeStage::Request)
+    let schema = Schema::new(ExchangeStage::Response)
         .with_constant("name", SchemaConstant::Text(listener.to_owned()))
         .with_definition("own", Arc::clone(own))
         .with_definition("other", Arc::clone(other));

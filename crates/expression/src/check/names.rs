@@ -143,7 +143,7 @@ impl ExpressionChecker<'_> {
             SchemaAddition::Map(_) => Err(ExpressionFault::new(at, format!("{name} is a map, not a value"))
                 .hinting(format!("ask {name}[KEY], or KEY in {name}"))),
             SchemaAddition::Definition(expression) => {
-                self.needs(at, name, expression.stage())?;
+                self.needs(at, name, expression.stage()).map_err(|fault| fault.caused_by(expression))?;
                 let definition = NodeOperation::Definition(Definition(expression.clone()));
                 Ok(self.make(at, expression.kind(), definition))
             }

@@ -10,7 +10,7 @@ use ::cache::{
     MissOutcome, NotNamed, NotStored, Object, Uri, UrlParts, decide, tags_of_lines, write_key,
 };
 use config::CacheStore;
-use expression::Expression;
+use expression::{ExchangeStage, Expression};
 use http1::{HeadLimits, HttpVersion, Parsed, RequestHead, RequestTarget, host_without_port};
 
 use super::Cache;
@@ -108,6 +108,11 @@ impl ExplainRequest {
         {
             explained.remedies.push(format!("cache.when of the route must hold for the user: {when}"));
         }
+        let of_users = plan.routes[route].key_values.iter();
+        let of_users = of_users.filter(|(_, value)| value.stage() > ExchangeStage::Request);
+        explained.remedies.extend(of_users.map(|(name, _)| {
+            format!("the key is that of a request without a user: {name} is known after authentication")
+        }));
         let passes = self.passes();
         let mut key = Vec::new();
         write_key(&mut key, &uri, &policy.key, (&self.head, &self.bytes), passes, values);

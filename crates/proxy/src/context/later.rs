@@ -2,14 +2,12 @@
 //!
 //! `seen` has those of the request alone. Facts are gathered only for options that have a condition.
 
-use std::time::Instant;
-
 use expression::Expression;
 use http1::BodyFraming;
 use route::{LaterFacts, RequestSource, ResponseFacts};
 
-use crate::context::exchange_slot::CurrentRequest;
-use crate::context::plan::Compression;
+use crate::context::exchange_slot::{CurrentRequest, Texts};
+use crate::context::plan::{Compression, RoutePolicies};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::SeenConditions;
 
@@ -40,12 +38,7 @@ impl<'a> ExchangeConditions<'a> {
         routed: &'a RoutedRequest,
         request: &'a CurrentRequest,
     ) -> Self {
-        let user = routed.policies(ctx).map(|policies| policies.user(routed.user, request.texts.user()));
-        let later = LaterFacts {
-            user: user.unwrap_or_default(),
-            claims: request.texts.vouched.as_ref().map(|vouched| &vouched.claims),
-            ..LaterFacts::default()
-        };
+        let later = of_client(routed.policies(ctx), routed.user, &request.texts);
         Self { ctx: *ctx, routed, request, later }
     }
 
@@ -54,6 +47,11 @@ impl<'a> ExchangeConditions<'a> {
         let upstream = self.ctx.snapshot.plan.upstreams.get(self.routed.upstream.get());
         let upstream = upstream.map_or("", |upstream| upstream.config.name.as_str());
         Self { later: LaterFacts { upstream, server, ..self.later }, ..self }
+    }
+
+    /// What is known besides the request.
+    pub(crate) fn later(&self) -> LaterFacts<'a> {
+        self.later
     }
 
     /// Adds the response, whose head is known now, and its server.
@@ -66,15 +64,6 @@ impl<'a> ExchangeConditions<'a> {
         Self { later: LaterFacts { response, cache_status, ..known.later }, ..known }
     }
 
-    /// Replaces the time of the response by that of an earlier moment.
-    pub(crate) fn answered_at(mut self, moment: Option<Instant>) -> Self {
-        if let Some(response) = &mut self.later.response {
-            let began = self.request.texts.began;
-            response.time = began.zip(moment).map(|(began, moment)| moment.saturating_duration_since(began));
-        }
-        self
-    }
-
     pub(crate) fn hold(&self, condition: &Expression) -> bool {
         let Self { ctx, routed, request, later } = self;
         let condition = ctx.snapshot.conditions.own(condition);
@@ -82,6 +71,20 @@ impl<'a> ExchangeConditions<'a> {
         let path = routed.target.path.for_bytes(bytes);
         let scratch = &mut ctx.worker.expression_scratch.borrow_mut();
         SeenConditions::new(ctx, routed, &request.head, bytes).hold_later(condition, path, later, scratch)
+    }
+}
+
+/// Returns what authentication has found about the client of a request: its user, and the claims of its token. `user` is the
+/// index of a listed one.
+pub(crate) fn of_client<'a>(
+    policies: Option<&'a RoutePolicies>,
+    user: Option<usize>,
+    texts: &'a Texts,
+) -> LaterFacts<'a> {
+    LaterFacts {
+        user: policies.map_or("", |policies| policies.user(user, texts.user())),
+        claims: texts.vouched.as_ref().map(|vouched| &vouched.claims),
+        ..LaterFacts::default()
     }
 }
 

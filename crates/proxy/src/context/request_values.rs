@@ -6,9 +6,10 @@ use std::net::IpAddr;
 
 use expression::{Expression, ExpressionTrace};
 use http1::{BodyFraming, RequestTarget};
-use route::RequestConditions;
+use route::{LaterFacts, RequestConditions, RequestSource};
 
 use crate::context::exchange_slot::CurrentRequest;
+use crate::context::later;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::SeenConditions;
 
@@ -19,6 +20,8 @@ pub(crate) struct RequestValues<'a> {
     framing: BodyFraming,
     client: IpAddr,
     request: &'a CurrentRequest,
+    /// What is known besides the request.
+    pub(crate) later: LaterFacts<'a>,
 }
 
 impl<'a> RequestValues<'a> {
@@ -28,15 +31,35 @@ impl<'a> RequestValues<'a> {
         client: IpAddr,
         request: &'a CurrentRequest,
     ) -> Self {
-        Self { ctx, target, framing, client, request }
+        Self { ctx, target, framing, client, request, later: LaterFacts::default() }
     }
 
+    /// Takes a request whose client is authenticated, if its route requires that.
     pub(crate) fn from_routed(
         ctx: &'a ExchangeContext<'a>,
         routed: &RoutedRequest,
         request: &'a CurrentRequest,
     ) -> Self {
-        Self::new(ctx, (routed.target, routed.framing), routed.client, request)
+        let later = later::of_client(routed.policies(ctx), routed.user, &request.texts);
+        Self::new(ctx, (routed.target, routed.framing), routed.client, request).with(later)
+    }
+
+    /// Replaces what is known besides the request.
+    pub(crate) fn with(self, later: LaterFacts<'a>) -> Self {
+        Self { later, ..self }
+    }
+
+    /// As `with`, if more is known now.
+    pub(crate) fn with_known(self, later: Option<LaterFacts<'a>>) -> Self {
+        match later {
+            Some(later) => self.with(later),
+            None => self,
+        }
+    }
+
+    /// Whether a condition holds.
+    pub(crate) fn holds(&self, condition: &Expression) -> bool {
+        self.hold(condition, self.target.path.for_bytes(self.request.head_bytes()))
     }
 
     /// Passes the text of a value to `then`, unless it is absent.
@@ -45,7 +68,7 @@ impl<'a> RequestValues<'a> {
     }
 
     fn with_seen<R>(&self, then: impl FnOnce(&SeenConditions<'_>) -> R) -> R {
-        let Self { ctx, target, framing, client, request } = *self;
+        let Self { ctx, target, framing, client, request, .. } = *self;
         let head = &request.head;
         let routed = &RoutedRequest { target, framing, client, ..RoutedRequest::new(ctx, head) };
         then(&SeenConditions::new(ctx, routed, head, request.head_bytes()))
@@ -54,7 +77,8 @@ impl<'a> RequestValues<'a> {
 
 impl RequestConditions for RequestValues<'_> {
     fn hold(&self, condition: &Expression, path: &[u8]) -> bool {
-        self.with_seen(|seen| seen.hold(condition, path))
+        let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();
+        self.with_seen(|seen| seen.hold_later(condition, path, &self.later, scratch))
     }
 
     fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
@@ -62,7 +86,8 @@ impl RequestConditions for RequestValues<'_> {
     }
 
     fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8])) {
-        self.with_seen(|seen| seen.value(value, path, then));
+        let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();
+        self.with_seen(|seen| seen.value_later(value, path, &self.later, scratch, then));
     }
 }
 
@@ -70,8 +95,8 @@ impl RequestConditions for RequestValues<'_> {
 pub(crate) struct KeyFields<'a> {
     fields: &'a [http1::FieldLine],
     bytes: &'a [u8],
-    /// Source of the values; `None` without a request.
-    values: Option<(&'a ExchangeContext<'a>, &'a RoutedRequest, &'a CurrentRequest)>,
+    /// The route, and the values of its request; `None` without a request.
+    values: Option<(usize, RequestValues<'a>)>,
 }
 
 impl<'a> KeyFields<'a> {
@@ -85,11 +110,16 @@ impl<'a> KeyFields<'a> {
 
     pub(crate) fn from_request(
         ctx: &'a ExchangeContext<'a>,
-        routed: &'a RoutedRequest,
+        routed: &RoutedRequest,
         request: &'a CurrentRequest,
     ) -> Self {
-        let values = Some((ctx, routed, request));
-        Self { fields: &request.head.fields, bytes: request.head_bytes(), values }
+        Self::with_values(routed.route, RequestValues::from_routed(ctx, routed, request))
+    }
+
+    /// The fields of a request to a route, with these values.
+    pub(crate) fn with_values(route: usize, values: RequestValues<'a>) -> Self {
+        let request = values.request;
+        Self { fields: &request.head.fields, bytes: request.head_bytes(), values: Some((route, values)) }
     }
 }
 
@@ -102,9 +132,9 @@ impl balance::SessionFields for KeyFields<'_> {
     }
 
     fn value(&self, name: &str, then: &mut dyn FnMut(&[u8])) {
-        let Some((ctx, routed, request)) = self.values else { return };
-        if let Some(value) = ctx.snapshot.plan.config.routes[routed.route].values.find(name) {
-            RequestValues::from_routed(ctx, routed, request).write(value, then);
+        let Some((route, values)) = &self.values else { return };
+        if let Some(value) = values.ctx.snapshot.plan.config.routes[*route].values.find(name) {
+            values.write(value, then);
         }
     }
 }

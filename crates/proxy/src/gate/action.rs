@@ -3,13 +3,13 @@
 use balance::SessionParts;
 use config::{Action, Files};
 use http1::Method;
-use route::{RouteTemplate, SplitChoice, VariableValues};
+use route::{LaterFacts, RouteTemplate, SplitChoice, VariableValues};
 
 use crate::answer;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, Texts};
-use crate::context::later::ExchangeConditions;
+use crate::context::later::{self, ExchangeConditions};
 use crate::context::plan::{NO_UPSTREAM, RoutePolicies, SplitAsking, SplitKey};
-use crate::context::request_values::KeyFields;
+use crate::context::request_values::{KeyFields, RequestValues};
 use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::seen::{self, RequestFields};
 use crate::failure::Failure;
@@ -84,8 +84,9 @@ pub(crate) fn act<'a>(
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
     let subject = PolicySubject::from_routed(routed);
-    let computed = subject.values(ctx, policies, request);
+    let computed = subject.values(ctx, policies, request, &texts);
     let exchange = edits::facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &texts);
+    let side = side.map(|side| (side, later::of_client(Some(policies), routed.user, &texts)));
     let answer = run(ctx, policies, side, (routed, request), &exchange, &mut made, response);
     let path = &mut made.path;
     let rewritten = match &policies.settings.rewrite.path {
@@ -134,7 +135,7 @@ fn upstream_of_all(policies: &RoutePolicies) -> Option<usize> {
 fn run<'a>(
     ctx: &ExchangeContext<'a>,
     policies: &'a RoutePolicies,
-    side: Option<SplitChoice<'_>>,
+    side: Option<(SplitChoice<'_>, LaterFacts<'_>)>,
     (routed, request): (&mut RoutedRequest, &CurrentRequest),
     exchange: &VariableValues<'_, RequestFields<'_>>,
     texts: &mut ActionTexts,
@@ -143,10 +144,12 @@ fn run<'a>(
     match &policies.action {
         Action::Upstream(upstream) => routed.upstream.set(*upstream),
         Action::Split(_) => {
-            if let Some(side) = side {
+            if let Some((side, later)) = side {
                 routed.upstream.set(match &policies.split_key {
                     None => side.draw(fastrand::u64(..)),
-                    Some(key) => side_of_key(ctx, side, key, routed, request, &mut texts.split_cookie),
+                    Some(key) => {
+                        side_of_key(ctx, side, key, (routed, later), request, &mut texts.split_cookie)
+                    }
                 });
             }
         }
@@ -252,14 +255,15 @@ fn side_of_key(
     ctx: &ExchangeContext<'_>,
     split: SplitChoice<'_>,
     key: &SplitKey,
-    routed: &RoutedRequest,
+    (routed, later): (&RoutedRequest, LaterFacts<'_>),
     request: &CurrentRequest,
     set_cookie: &mut Vec<u8>,
 ) -> usize {
     let (bytes, target) = (request.head_bytes(), &routed.target);
     let path = target.path.for_bytes(bytes);
     let query = target.path_and_query.for_bytes(bytes).get(path.len() + 1..);
-    let fields = &KeyFields::from_request(ctx, routed, request);
+    let values = RequestValues::from_routed(ctx, routed, request).with(later);
+    let fields = &KeyFields::with_values(routed.route, values);
     let parts = SessionParts { client: routed.client, path, query, fields };
     let asking = SplitAsking {
         unix_seconds: ctx.worker.unix_seconds(),

@@ -2,10 +2,14 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use config::HostHeader;
+use expression::{Expression, Fact, FactFamily};
 use http1::{BodyFraming, RequestRewrite, RequestTarget, ResponseRewrite, Via, host_without_port};
-use route::{ActiveEdits, Captures, Cors, HeaderEdits, LocationRewrite, Present, SignIn, VariableValues};
+use route::{
+    ActiveEdits, Captures, Cors, HeaderEdits, LaterFacts, LocationRewrite, Present, SignIn, VariableValues,
+};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, Texts};
@@ -36,15 +40,20 @@ impl PolicySubject {
         Self { route, target, client, user, framing }
     }
 
-    /// The values of the request, for its templates; `None` if the route has none.
+    /// The values of the request, for its templates, as far as they are known once the client is authenticated; `None` if
+    /// the route has none. `texts` are those of the request, which may be taken out.
     #[inline]
     pub(crate) fn values<'a>(
         &self,
         ctx: &'a ExchangeContext<'a>,
-        policies: &RoutePolicies,
+        policies: &'a RoutePolicies,
         request: &'a CurrentRequest,
+        texts: &'a Texts,
     ) -> Option<RequestValues<'a>> {
-        let values = || RequestValues::new(ctx, (self.target, self.framing), self.client, request);
+        let values = || {
+            let later = later::of_client(Some(policies), self.user, texts);
+            RequestValues::new(ctx, (self.target, self.framing), self.client, request).with(later)
+        };
         if policies.has_values { Some(values()) } else { None }
     }
 }
@@ -73,10 +82,14 @@ pub(crate) fn write_request(
     // Matching the path costs a search, so only templates with groups cause it.
     let captures = captures(policies, has_groups, routed.target.path.for_bytes(bytes));
     let subject = PolicySubject::from_routed(routed);
-    let computed = subject.values(ctx, policies, request);
+    let upstream = ctx.snapshot.plan.upstreams[routed.upstream.get()].config.name.as_str();
+    let computed = subject.values(ctx, policies, request, &texts).map(|values| {
+        let later = LaterFacts { upstream, server, ..values.later };
+        values.with(later)
+    });
     let has_variables = edits.has_variables() || policies.settings.rewrite.host.is_some();
     let values = VariableValues {
-        upstream: &ctx.snapshot.plan.upstreams[routed.upstream.get()].config.name,
+        upstream,
         server,
         captures: captures.as_ref(),
         ..facts_if(has_variables, ctx, policies, &subject, request, (&fields, computed.as_ref()), &texts)
@@ -131,20 +144,21 @@ fn request_edits(
     edits.active(|when| conditions.hold(when))
 }
 
-/// Returns the edits of a response that apply.
-fn response_edits(
-    ctx: &ExchangeContext<'_>,
+/// Returns the edits of a response that apply, and what their values may ask for; `None` if these ask for no response.
+#[inline]
+fn response_edits<'a>(
+    ctx: &ExchangeContext<'a>,
     policies: &RoutePolicies,
-    routed: &RoutedRequest,
-    request: &CurrentRequest,
-    response: KnownResponse<'_>,
-) -> ActiveEdits {
-    let edits = &policies.settings.response_headers;
-    if !edits.has_conditions() {
-        return ActiveEdits::FIRST;
+    routed: &'a RoutedRequest,
+    request: &'a CurrentRequest,
+    response: KnownResponse<'a>,
+) -> (ActiveEdits, Option<LaterFacts<'a>>) {
+    if !policies.edits_ask {
+        return (ActiveEdits::FIRST, None);
     }
     let conditions = ExchangeConditions::new(ctx, routed, request).answered(response);
-    edits.active(|when| conditions.hold(when))
+    let active = policies.settings.response_headers.active(|when| conditions.hold(when));
+    (active, Some(conditions.later()))
 }
 
 pub(crate) fn via(settings: &config::Via) -> Via<'_> {
@@ -183,12 +197,14 @@ pub(crate) fn write_response(
     let fields = RequestFields::new(&request.head, bytes);
     let upstream = &ctx.snapshot.plan.upstreams[routed.upstream.get()].config;
     let headers = &policies.settings.response_headers;
-    let (status, head) = (response.head.start.status, &response.buffer.filled()[..response.head.len]);
-    let active =
-        response_edits(ctx, policies, routed, request, KnownResponse { status, head, size: None, server });
+    let CurrentResponse { head: parsed, buffer, out, .. } = response;
+    let (status, head) = (parsed.start.status, &buffer.filled()[..parsed.len]);
+    let known = KnownResponse { status, head, size: None, server };
+    let (active, later) = response_edits(ctx, policies, routed, request, known);
     let captures = captures(policies, headers.has_groups(), routed.target.path.for_bytes(bytes));
     let subject = PolicySubject::from_routed(routed);
-    let computed = subject.values(ctx, policies, request);
+    let computed =
+        subject.values(ctx, policies, request, &request.texts).map(|values| values.with_known(later));
     // Location is rewritten to the scheme of the client.
     let has_variables = headers.has_variables() || policies.settings.location;
     let known = (&fields, computed.as_ref());
@@ -231,8 +247,7 @@ pub(crate) fn write_response(
         ..Edited::new((headers, active), response_lines(request), values)
     };
     let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
-    let CurrentResponse { head, buffer, out, .. } = response;
-    http1::write_response(out, head, buffer.filled(), &rewrite);
+    http1::write_response(out, parsed, buffer.filled(), &rewrite);
 }
 
 /// Returns the Host that a server was sent.
@@ -301,20 +316,26 @@ pub(crate) fn edit_own(
     if headers.is_empty() && !has_lines && cors.is_none() && proxy_status.is_none() {
         return;
     }
-    let active = if headers.has_conditions() {
-        let PolicySubject { route, target, client, user, framing } = *subject;
+    let PolicySubject { route, target, client, user, framing } = *subject;
+    let (routed, copied);
+    let (active, later) = if policies.edits_ask {
         let known =
             RoutedRequest { route, target, client, user, framing, ..RoutedRequest::new(ctx, &request.head) };
-        let routed = later::routed_again(ctx, request, known);
+        routed = later::routed_again(ctx, request, known);
+        copied = head_for_values(headers, out);
         let known = KnownResponse { status, head: out, size: None, server: "" };
-        response_edits(ctx, policies, &routed, request, known)
+        let (active, _) = response_edits(ctx, policies, &routed, request, known);
+        // The lines change while values are computed from them.
+        let known = KnownResponse { status, head: &copied, size: None, server: "" };
+        (active, Some(ExchangeConditions::new(ctx, &routed, request).answered(known).later()))
     } else {
-        ActiveEdits::FIRST
+        (ActiveEdits::FIRST, None)
     };
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
     let captures = captures(policies, headers.has_groups(), subject.target.path.for_bytes(bytes));
-    let computed = subject.values(ctx, policies, request);
+    let computed =
+        subject.values(ctx, policies, request, &request.texts).map(|values| values.with_known(later));
     let known = (&fields, computed.as_ref());
     let values = VariableValues {
         status: Some(status),
@@ -324,6 +345,15 @@ pub(crate) fn edit_own(
     let edited =
         Edited { cors, proxy_status, rate_limit, ..Edited::new((headers, active), own_lines, values) };
     http1::edit_lines(out, start, &edited);
+}
+
+/// Returns a copy of a response's head, if values of its edits ask for it.
+#[cold]
+fn head_for_values(headers: &HeaderEdits, head: &[u8]) -> Vec<u8> {
+    let reads_head = |value: &Arc<Expression>| {
+        value.asks_for_family(FactFamily::ResponseHeaders) || value.asks_for(Fact::ResponseSize)
+    };
+    if headers.values().any(reads_head) { head.to_vec() } else { Vec::new() }
 }
 
 /// Returns fields of the authentication server for the client.
@@ -395,7 +425,7 @@ pub(crate) fn write_page_fields(
     let Some(policies) = routed.policies(ctx).filter(|_| !edits.is_empty()) else { return };
     let subject = PolicySubject::from_routed(routed);
     let fields = RequestFields::new(&request.head, request.head_bytes());
-    let computed = subject.values(ctx, policies, request);
+    let computed = subject.values(ctx, policies, request, &request.texts);
     let values = VariableValues {
         status: Some(status),
         ..facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &request.texts)
@@ -417,7 +447,7 @@ pub(crate) fn sign_in(
     let Some(policies) = ctx.snapshot.plan.routes[subject.route].policies.as_deref() else { return Ok(()) };
     let bytes = request.head_bytes();
     let fields = RequestFields::new(&request.head, bytes);
-    let computed = subject.values(ctx, policies, request);
+    let computed = subject.values(ctx, policies, request, &request.texts);
     let values = facts(ctx, policies, subject, request, (&fields, computed.as_ref()), &request.texts);
     let url = seen::url(ctx, &request.head, bytes, &subject.target);
     page.location(&values, &url, out).map_err(|_| Failure::BadHost)

@@ -1,15 +1,15 @@
-//! The condition under which a finished request is logged.
+//! The condition under which a finished request is logged, and the values of its line.
 
-use std::cell::Cell;
 use std::time::Instant;
 
 use expression::{Expression, Fact, FactFamily};
-use http1::RequestTarget;
+use http1::{BodyFraming, RequestTarget};
+use route::{LaterFacts, ResponseFacts};
 use telemetry::Needs;
 
 use crate::context::exchange_slot::CurrentRequest;
-use crate::context::later::{self, ExchangeConditions, KnownResponse};
-use crate::context::routed::RoutedRequest;
+use crate::context::later;
+use crate::context::request_values::RequestValues;
 use crate::record::ExchangeRecord;
 
 impl<'a> ExchangeRecord<'a> {
@@ -48,32 +48,37 @@ impl<'a> ExchangeRecord<'a> {
 
     /// Whether the condition of the log holds for the finished exchange.
     #[cold]
-    pub(super) fn is_logged(&self, request: &CurrentRequest, route: usize, when: &Expression) -> bool {
-        let (ctx, head) = (self.ctx, &request.head);
+    pub(super) fn is_logged(&self, request: &CurrentRequest, when: &Expression) -> bool {
         // A request has a route only if its target is valid.
-        let Ok(target) = RequestTarget::from_head(head, request.head_bytes()) else { return true };
-        let (upstream, server) = self.server.unwrap_or((usize::MAX, 0));
-        let servers = ctx.snapshot.plan.upstreams.get(upstream).map(|upstream| &upstream.servers);
-        let server = servers.and_then(|servers| servers.get(server));
-        let known = RoutedRequest {
-            target,
-            route,
-            upstream: Cell::new(upstream),
-            client: self.named.unwrap_or(ctx.client.address),
-            user: self.user,
-            cached: Cell::new(self.cached),
-            ..RoutedRequest::new(ctx, head)
-        };
-        let routed = later::routed_again(ctx, request, known);
-        let response = KnownResponse {
-            status: self.status,
-            head: &self.head,
-            size: Some(self.body_bytes_sent),
+        let Some(values) = self.values(request) else { return true };
+        values.holds(self.ctx.snapshot.conditions.own(when))
+    }
+
+    /// Returns the values of the finished exchange, which may ask for all that is known of it; `None` if its request could
+    /// not be read.
+    pub(super) fn values<'v>(&'v self, request: &'v CurrentRequest) -> Option<RequestValues<'v>> {
+        let (ctx, head, bytes) = (self.ctx, &request.head, request.head_bytes());
+        let target = RequestTarget::from_head(head, bytes).ok().filter(|_| head.len > 0)?;
+        let framing = http1::request_framing(head, bytes).unwrap_or(BodyFraming::Chunked);
+        let plan = &ctx.snapshot.plan;
+        let policies = self.route.and_then(|route| plan.routes[route].policies.as_deref());
+        let upstream = self.server.and_then(|(upstream, _)| plan.upstreams.get(upstream));
+        let server = self.server.and_then(|(_, server)| upstream?.servers.get(server));
+        let began = request.texts.began.or(self.began);
+        let time = began.zip(self.head_left).map(|(began, left)| left.saturating_duration_since(began));
+        let later = LaterFacts {
+            upstream: upstream.map_or("", |upstream| upstream.config.name.as_str()),
             server: server.map_or("", |server| &server.authority),
+            response: Some(ResponseFacts {
+                status: self.status,
+                head: &self.head,
+                size: Some(self.body_bytes_sent),
+                time,
+            }),
+            cache_status: self.cached.word(),
+            ..later::of_client(policies, self.user, &request.texts)
         };
-        ExchangeConditions::new(ctx, &routed, request)
-            .answered(response)
-            .answered_at(self.head_left)
-            .hold(when)
+        let client = self.named.unwrap_or(ctx.client.address);
+        Some(RequestValues::new(ctx, (target, framing), client, request).with(later))
     }
 }

@@ -1,14 +1,10 @@
 //! Fields and values of a request and its response, for the log.
 
-use std::net::IpAddr;
-
-use http1::{BodyFraming, RequestTarget};
 use telemetry::Headers;
 
 use crate::context::exchange_slot::CurrentRequest;
-use crate::context::request_values::RequestValues;
-use crate::context::routed::ExchangeContext;
 use crate::context::seen::RequestFields;
+use crate::record::ExchangeRecord;
 
 /// The header fields of a request and its response, for the log.
 #[derive(Debug)]
@@ -19,13 +15,10 @@ pub(super) struct LoggedFields<'a> {
     pub(super) values: LoggedValues<'a>,
 }
 
-/// Computes the values of a request.
+/// Computes the values of a finished request.
 pub(super) struct LoggedValues<'a> {
-    pub(super) ctx: &'a ExchangeContext<'a>,
+    pub(super) record: &'a ExchangeRecord<'a>,
     pub(super) request: &'a CurrentRequest,
-    pub(super) route: Option<usize>,
-    /// The client that a trusted proxy names.
-    pub(super) client: Option<IpAddr>,
 }
 
 impl std::fmt::Debug for LoggedValues<'_> {
@@ -38,15 +31,14 @@ impl LoggedValues<'_> {
     /// Passes a value of the request's route to `see`. A request without a route has the values of the top level, one
     /// that could not be read has none.
     fn pass(&self, name: &str, see: &mut dyn FnMut(&[u8])) {
-        let Self { ctx, request, route, client } = self;
-        let config = &ctx.snapshot.plan.config;
-        let values = route.map_or(&config.values, |route| &config.routes[route].values);
-        let (head, bytes) = (&request.head, request.head_bytes());
-        let Some(value) = values.find(name).filter(|_| head.len > 0) else { return };
-        let Ok(target) = RequestTarget::from_head(head, bytes) else { return };
-        let framing = http1::request_framing(head, bytes).unwrap_or(BodyFraming::Chunked);
-        let client = client.unwrap_or(ctx.client.address);
-        RequestValues::new(ctx, (target, framing), client, request).write(value, see);
+        let Self { record, request } = *self;
+        let config = &record.ctx.snapshot.plan.config;
+        let values = record.route.map_or(&config.values, |route| &config.routes[route].values);
+        if let Some(value) = values.find(name)
+            && let Some(values) = record.values(request)
+        {
+            values.write(value, see);
+        }
     }
 }
 

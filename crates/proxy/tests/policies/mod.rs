@@ -46,6 +46,8 @@ mod headers;
 mod conditions;
 /// Values.
 mod values;
+/// Values of the user, the server and the response.
+mod later_values;
 /// Very many routes.
 mod many;
 

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use expression::Expression;
+use expression::{ExchangeStage, Expression};
 
 use crate::form::FormReading;
 use crate::network::network_of;
@@ -40,8 +40,14 @@ pub enum RateKeyPart {
 }
 
 impl RateKey {
+    /// Whether requests are counted by who the client is: by the user, or by a value that is known once the client is
+    /// authenticated.
     pub fn has_user(&self) -> bool {
-        self.0.contains(&RateKeyPart::User)
+        self.0.iter().any(|part| match part {
+            RateKeyPart::User => true,
+            RateKeyPart::Value(value) => value.stage() > ExchangeStage::Request,
+            _ => false,
+        })
     }
 
     pub(super) fn hash<F: FieldLookup + ?Sized>(

@@ -301,11 +301,22 @@ fn the_rewrite_phase_runs_in_order() {
 fn groups_and_files_are_refused_and_refusals_stay_closed() {
     for (directives, last, why) in [
         (
-            "if ($uri ~ ^/a/(.*)) { return 301 /b/$1; }",
+            "if ($uri ~ ^/a/(.*)) { return 200 $1; }",
             "else -> u",
-            "its block uses groups of the expression",
+            "its block uses groups of the expression elsewhere than in the target of a redirect",
+        ),
+        (
+            "if ($http_x ~ ^a(.*)) { return 301 /b/$1; }",
+            "else -> u",
+            "its block uses groups of the expression, which are no whole pieces of a path or a host",
+        ),
+        (
+            "if ($request_uri ~ ^/a/([^/]+)) { return 301 /b/$1; }",
+            "else -> u",
+            "its block uses groups of the expression, which are no whole pieces of a path or a host",
         ),
         ("if ($uri ~ ^/a/(.*)) { return 403 $1; }", "else -> 501", "it refuses requests"),
+        ("if ($uri ~ ^/a/(.*)) { return 301 /b/$2; }", "else -> 501", "$2"),
         ("if ($uri ~ ^/a/(.*)) { set $t $1; } add_header X-A $t;", "else -> u", "an `if` sets it"),
         ("if (-f /closed) { return 503; }", "else -> u", "the condition asks for files"),
         ("if ($http_a ~ (?!x)) { return 404; }", "else -> 501", "it refuses requests"),
@@ -333,6 +344,84 @@ fn groups_and_files_are_refused_and_refusals_stay_closed() {
     let server = "server { listen 80; if ($geoip_x) { return 403; } location = /a { return 200 a; } location / { return 200 b; } }";
     let adapted = checked(server);
     assert_eq!(branches(&adapted), ["else -> 501", "else -> 501"], "{}", adapted.toml);
+}
+
+/// What is known with the response is a value for its fields, and for the log.
+#[test]
+fn variables_of_the_response_are_values_for_its_fields_and_the_log() {
+    let declarations = "map $status $kind { default ok; ~^5 broken; } map $sent_http_content_type $age { text/css 1h; default 1m; } \
+                        log_format own '$status $kind $age'; access_log /tmp/a.log own;";
+    let adapted = with(declarations, "add_header X-Kind \"$kind, $age\"; proxy_pass http://u;");
+    for wanted in [
+        "X-Kind = \"${kind}, ${age}\"",
+        "response.status",
+        "response.headers[\"content-type\"]",
+        "format = '$status ${kind} ${age}'",
+    ] {
+        assert!(adapted.toml.contains(wanted), "{wanted}\n{}\n{:?}", adapted.toml, adapted.remarks);
+    }
+    assert_eq!(refused(&adapted), Vec::<String>::new());
+    let early = with(declarations, "proxy_set_header X-Kind $kind; proxy_pass http://u;");
+    assert!(said(&early, "$kind is known only after the response"), "{:?}", early.remarks);
+}
+
+/// Groups of an `if` are pieces of the text, or those of a redirect's own expression.
+#[test]
+fn groups_of_an_if_are_pieces_of_its_text() {
+    for (directives, wanted) in [
+        (
+            "if ($uri ~ ^/old/(.*)$) { return 301 /new/$1; }",
+            &["to = \"/new/$1?\"", "pattern = \"/old/(.*)\"", "when = 'request.path.matches("][..],
+        ),
+        (
+            "if ($uri ~* ^/old/(.*)$) { return 302 https://www.example.com/$1$is_args$args; }",
+            &["to = \"https://www.example.com/$1\"", "pattern = \"(?i)/old/(.*)\""],
+        ),
+        (
+            "if ($uri ~ ^/u/([^/]+)/(\\d+)$) { return 301 /users/$2/$1; }",
+            &[
+                "to = \"/users/${uri_3}/${uri_2}?\"",
+                "uri_2 = 'request.path.split(\"/\")[2] ?? \"\"'",
+                "uri_3 = 'request.path.split(\"/\")[3] ?? \"\"'",
+            ],
+        ),
+        (
+            "if ($uri ~ ^/u/([^/]+)) { set $who $1; } proxy_set_header X-Who $who;",
+            &["${who}", "request.path.split(\"/\")[2] ?? \"\""],
+        ),
+        (
+            "set $app www; if ($host ~ ^(?<sub>[a-z0-9-]+)\\.example\\.com$) { set $app $sub; } proxy_set_header X-App $app;",
+            &["request.host.split(\".\")[0] ?? \"\"", "\"www\""],
+        ),
+        (
+            "if ($host ~ ^([^.]+)\\.) { return 200 $1; }",
+            &["request.host.split(\".\")[0] ?? \"\"", "body = \"${"],
+        ),
+        ("if ($args ~ ^id=([0-9]+)$) { return 301 /items/$1; }", &["split(\"=\")[1]", "/items/${"]),
+        (
+            "if ($host ~ ^([^.]+)\\.) { rewrite ^/(.*)$ https://www.example.com/$1 permanent; }",
+            &["to = \"https://www.example.com$path\""],
+        ),
+    ] {
+        let adapted = with("", &format!("{directives} proxy_pass http://u;"));
+        for wanted in wanted {
+            assert!(
+                adapted.toml.contains(wanted),
+                "{directives}: {wanted}\n{}\n{:?}",
+                adapted.toml,
+                adapted.remarks
+            );
+        }
+        assert_eq!(refused(&adapted), Vec::<String>::new(), "{directives}");
+    }
+    // The groups of an `if` end with it.
+    let adapted =
+        with("", "if ($uri ~ ^/a/([^/]+)) { set $t $1; } set $u $1; add_header X-A $u; proxy_pass http://u;");
+    assert!(said(&adapted, "$1 is a group of an expression"), "{:?}", adapted.remarks);
+    let server = "server { listen 80; server_name a.example; if ($uri ~ ^/old/(.*)$) { return 301 /new/$1; } location = /x { return 200 x; } \
+                  location / { return 200 y; } }";
+    let adapted = checked(server);
+    assert_eq!(adapted.toml.matches("pattern = \"/old/(.*)\"").count(), 2, "{}", adapted.toml);
 }
 
 #[test]

@@ -57,6 +57,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
         has_bytes_only: Vec::new(),
         has_https: Vec::new(),
         protocols: Vec::new(),
+        keyed_by: Vec::new(),
         has_cache: config.cache.is_some(),
         header_sets: Default::default(),
         values: Arc::clone(&config.values),

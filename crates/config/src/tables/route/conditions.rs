@@ -57,9 +57,12 @@ impl Route {
     }
 }
 
-/// Returns the claims that the route's conditions ask for, each once.
+/// Returns the claims that the route's conditions and values ask for, each once.
 fn claims(route: &Route) -> Vec<String> {
-    let asked = route.conditions().flat_map(|condition| condition.when.keys(FactFamily::JwtClaims));
+    let of_values = route.values.expressions().map(Arc::as_ref);
+    let all = route.conditions().map(|condition| &**condition.when).chain(of_values);
+    let asking = all.filter(|one| one.asks_for_family(FactFamily::JwtClaims));
+    let asked = asking.flat_map(|one| one.keys(FactFamily::JwtClaims));
     let mut names: Vec<String> = asked.map(str::to_owned).collect();
     names.sort_unstable();
     names.dedup();
@@ -67,7 +70,7 @@ fn claims(route: &Route) -> Vec<String> {
 }
 
 /// Rejects conditions on claims in a route without tokens, and warns of conditions on users in a route that knows none. Has
-/// the claims remembered that conditions ask for.
+/// the claims remembered that conditions and values ask for.
 pub(crate) fn check(
     Element { value: written, at, .. }: &Element<RouteWritten>,
     route: &mut Route,

@@ -23,7 +23,7 @@ pub(crate) fn action(
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
     let Located { value, at } = written;
-    let made = RouteTemplate::new(value, TemplateUse::FieldValue, TemplateStage::Route, scope);
+    let made = RouteTemplate::new(value, TemplateUse::FieldValue, TemplateStage::Authenticated, scope);
     let name = template(made, "upstream", at, EXPECTED, reader)?;
     let mut upstreams: Vec<(String, usize)> =
         names.http_upstreams().map(|(name, index)| (name.to_owned(), index)).collect();

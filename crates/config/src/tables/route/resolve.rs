@@ -10,12 +10,13 @@ use ::route::{
 };
 
 use cache::{ACCEL_EXPIRES, TargetedField};
-use expression::ValueType;
+use expression::{ExchangeStage, ValueType};
 use mistake::nearest;
 
 use crate::document::reader::{Reader, Span, refuse};
 use crate::document::value_error::ValueFault;
 use crate::option::kind::Located;
+use crate::option::later_condition::check_value_of_key;
 use crate::option::pairs::Pair;
 use crate::option::table::Element;
 use crate::option::templates::template;
@@ -39,7 +40,7 @@ use crate::tables::route::{
     mirror, named_upstream, on_status, split, web_bot_auth,
 };
 use crate::tables::shaping::Shaping;
-use crate::tables::values::named;
+use crate::tables::values::{ValuesWritten, named};
 
 /// Converts a route, except its name; `None` if there is a mistake, found here or before.
 pub(crate) fn route(
@@ -110,6 +111,7 @@ pub(crate) fn route(
         values,
     };
     conditions::check(element, &mut route, is_nobody(written), reader);
+    check_keys(&written.values, &route, names, reader);
     (element.is_intact && reader.refused() == refused_before).then_some(route)
 }
 
@@ -121,7 +123,9 @@ fn cache(
 ) -> Option<cache::CachePolicy> {
     let Element { value, .. } = written.cache.as_deref()?;
     for Located { value: name, at } in &value.key_values {
-        if values.find(name).is_none() && !reader.refuses_map(at, "key_values", name) {
+        if let Some(value) = values.find(name) {
+            check_value_of_key(("key_values", name), value, at, reader);
+        } else if !reader.refuses_map(at, "key_values", name) {
             let mistake = reader.mistake(at, format!("key_values: no value is named {name:?}"));
             let near = nearest(name, values.names()).map(str::to_owned);
             reader.add(
@@ -137,6 +141,17 @@ fn cache(
         policy.targets.insert(0, TargetedField { name: ACCEL_EXPIRES.into(), is_sent: false });
     }
     Some(policy)
+}
+
+/// Rejects values of a route that replace those in the keys of its upstreams, if they are known too late for these.
+fn check_keys(values: &ValuesWritten, route: &Route, names: &Names<'_>, reader: &mut Reader<'_>) {
+    let late = values.iter().filter(|value| value.value.stage() > ExchangeStage::Authenticated);
+    for Pair { at, name, value } in late {
+        let upstreams = route.upstreams().filter_map(|upstream| names.keyed_by.get(upstream));
+        if let Some((option, _)) = upstreams.flatten().find(|(_, key)| key == name) {
+            check_value_of_key((option, name), value, at, reader);
+        }
+    }
 }
 
 fn has_accel(written: &RouteWritten) -> bool {
@@ -319,7 +334,7 @@ fn respond_action(
         Some(Located { value, at }) => {
             let place = TemplateUse::Content(ContentSyntax::of_media_type(media_type));
             // A pattern has groups, which a body may show, too.
-            let made = RouteTemplate::new(value, place, TemplateStage::Route, scope);
+            let made = RouteTemplate::new(value, place, TemplateStage::Authenticated, scope);
             Some(template(made, "body", at, "a text, with variables such as ${client_address}", reader)?)
         }
         None => None,
@@ -363,7 +378,7 @@ fn computed_status(
     reader: &mut Reader<'_>,
 ) -> Option<Arc<RouteTemplate>> {
     const EXPECTED: &str = "a number or a text from 200 to 599";
-    let made = RouteTemplate::new(text, TemplateUse::FieldValue, TemplateStage::Route, scope);
+    let made = RouteTemplate::new(text, TemplateUse::FieldValue, TemplateStage::Authenticated, scope);
     let status = template(made, "status", at, STATUS_EXPECTED, reader)?;
     let Some(value) = status.only_value() else { return Some(Arc::new(status)) };
     let of = value.kind().of;
@@ -695,7 +710,8 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
     }
 }
 
-/// Warns of `$user` in a route without `auth`, `jwt` or `web_bot_auth`, where it is always empty.
+/// Warns of `$user`, and of values that ask for the user, in a route without `auth`, `jwt` or `web_bot_auth`, where there is
+/// none.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let is_nobody = is_nobody(written);
     let edits = [
@@ -703,10 +719,12 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
         ("response_headers", &written.response_headers, &policies.response_headers),
     ];
     for (option, written, edits) in edits {
-        if let (true, Some(element), true) = (is_nobody, written.first(), edits.has_user()) {
-            let what = format!(
-                "{option}: $user is always empty here, since the route does not authenticate clients"
-            );
+        if let (true, Some(element), Some(variable)) = (is_nobody, written.first(), edits.user_variable()) {
+            let what = match variable {
+                "$user" => "$user is always empty here".to_owned(),
+                value => format!("{value} asks for the user, which is always absent here"),
+            };
+            let what = format!("{option}: {what}, since the route does not authenticate clients");
             let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
         }

@@ -90,6 +90,18 @@ impl UpstreamWritten {
     pub(crate) fn spoken(&self) -> Protocol {
         if self.fastcgi.is_some() { Protocol::Fastcgi } else { self.protocol }
     }
+
+    /// The values in the keys of requests, each with its option.
+    pub(crate) fn keyed_by(&self) -> Vec<(&'static str, &str)> {
+        let hash_key = self.hash_key.as_ref().map(|key| ("hash_key", &key.value));
+        let sticky = self.sticky.as_ref().and_then(|sticky| sticky.value.by.as_ref()?.value.as_ref());
+        let all = hash_key.into_iter().chain(sticky.map(|source| ("sticky", source)));
+        all.filter_map(|(option, source)| match source {
+            SessionSource::Value(name) => Some((option, name.as_str())),
+            _ => None,
+        })
+        .collect()
+    }
 }
 
 pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {

@@ -98,10 +98,12 @@ pub struct RoutePolicies {
     pub(crate) pattern: Option<BytePattern>,
     /// Whether the policies may need a request ID.
     pub(crate) names_request: bool,
-    /// Whether a condition asks for the time of the response.
+    /// Whether a condition or a value asks for the time of the response.
     pub(crate) asks_time: bool,
     /// The condition for the cache, if it asks for the user.
     pub(crate) cache_when: Option<Arc<Expression>>,
+    /// Whether edits of responses have conditions, or values that ask for more than the request and its user.
+    pub(crate) edits_ask: bool,
     /// Whether templates of the route can have values.
     pub(crate) has_values: bool,
     /// `None` if the global ones apply.
@@ -530,8 +532,9 @@ impl RoutePolicies {
             split_key: None,
             pattern,
             names_request: names_request(&route.action, settings),
-            asks_time: route.conditions().any(|condition| condition.when.asks_for(Fact::ResponseTime)),
+            asks_time: asks_time(route),
             cache_when: route.cache_when.clone().filter(asks_for_user),
+            edits_ask: edits_ask(&settings.response_headers),
             has_values: !route.values.is_empty(),
             client_limits: (*settings.limits != config::RouteLimits::default())
                 .then(|| Box::new(ClientLimits::of_route(&config.limits, &settings.limits))),
@@ -539,6 +542,18 @@ impl RoutePolicies {
             settings: own_settings,
         }
     }
+}
+
+/// Whether a condition asks for the time of the response, or a value in its fields.
+fn asks_time(route: &config::Route) -> bool {
+    let conditions = route.conditions().map(|condition| condition.when);
+    let mut all = conditions.chain(route.policies.response_headers.values());
+    all.any(|one| one.asks_for(Fact::ResponseTime))
+}
+
+/// Whether edits of responses have conditions, or values that ask for more than the request and its user.
+fn edits_ask(edits: &route::HeaderEdits) -> bool {
+    edits.has_conditions() || edits.values().any(|value| value.stage() > ExchangeStage::Authenticated)
 }
 
 /// Returns the values in the cache key of a route.
