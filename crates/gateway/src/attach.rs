@@ -84,8 +84,10 @@ fn to_listeners<'c>(
     };
     let mut allowed = listeners().filter(|(_, listener)| allows(listener)).peekable();
     if allowed.peek().is_none() {
-        let message =
-            format!("no listener accepts an {} from namespace {}", route.kind, route.metadata.namespace);
+        let message = format!(
+            "no listener accepts a route of kind {} from namespace {}",
+            route.kind, route.metadata.namespace
+        );
         return none("NotAllowedByListeners", message);
     }
     let with_hosts =

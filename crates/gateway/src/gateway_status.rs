@@ -25,8 +25,12 @@ impl OwnGateway<'_> {
             (None, 1..) => None,
             _ => Some(("Invalid", "no listener is served".to_owned())),
         };
-        let attached = (0..self.sets.len()).filter(|set| self.fault_of(*set).is_none()).count();
-        let has_count = !self.gateway.status["attachedListenerSets"].is_null();
+        let is_attached = |(number, _): &(usize, &OwnSet<'_>)| self.fault_of(*number).is_none();
+        let attached: Vec<&OwnSet<'_>> =
+            self.sets.iter().enumerate().filter(is_attached).map(|(_, set)| set).collect();
+        // CRDs before 1.5 do not have the field, and drop it.
+        let has_count = !self.gateway.status["attachedListenerSets"].is_null()
+            || attached.iter().any(|set| !set.is_experimental());
         let own = ObjectStatus {
             object: Reference::new(ObjectKind::Gateway, &self.gateway.metadata),
             generation: self.gateway.metadata.generation,
@@ -38,8 +42,7 @@ impl OwnGateway<'_> {
                 ],
                 addresses,
                 listeners: self.of(None).map(TranslatedListener::found).collect(),
-                // Older CRDs do not have the field, and drop it.
-                sets: (attached > 0 || has_count).then_some(attached),
+                sets: has_count.then_some(attached.len()),
             },
         };
         let sets = self.sets.iter().enumerate();

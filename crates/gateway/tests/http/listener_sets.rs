@@ -337,6 +337,8 @@ fn sets_of_the_experimental_group_have_its_names_and_ports() {
     let translation = translated(&cluster);
     assert_eq!(answer(&config(&translation), 80, "GET http://more.example/r"), "shop.cart.80");
     assert_eq!(status(&translation, ObjectKind::ListenerSet, "more")["listeners"][0]["port"], json!(80));
+    // The CRD of Gateways does not know it either.
+    assert_eq!(status(&translation, ObjectKind::Gateway, "edge")["attachedListenerSets"], Value::Null);
     cluster.put(ObjectKind::ListenerSet, set("more", &[listener("web", 80, json!("more.example"))]));
     let found = status(&translated(&cluster), ObjectKind::ListenerSet, "more");
     assert_eq!(found["listeners"][0]["port"], Value::Null);
