@@ -188,7 +188,7 @@ mod tests {
         type Edit = fn(&mut Settings);
         let cases: [(&str, Edit); 9] = [
             ("does not exist", |settings| settings.routes[0].action = crate::Action::Upstream(1)),
-            ("does not exist", |settings| settings.listeners[0].tcp = Some(7)),
+            ("does not exist", |settings| settings.listeners[0].tcp = route::Split::new([(7, "", 1)])),
             ("does not exist", |settings| settings.routes[0].rules[0].listeners = vec![3]),
             ("no listen", |settings| settings.listeners.clear()),
             ("no route", |settings| settings.routes.clear()),

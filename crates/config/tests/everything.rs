@@ -429,7 +429,10 @@ fn every_option_is_taken() {
         [quic.datagram_rates.down, quic.datagram_rates.up].map(|rate| rate.map(|rate| rate.queue_bytes));
     assert_eq!((quic.http3, queues), (true, [Some(64_000), Some(25_000)]));
     assert_eq!(unix.link, link, "what it says itself goes before its profile");
-    assert_eq!((unix.name.as_str(), tcp.tcp), ("unix:/run/vanward/web.sock", Some(2)));
+    assert_eq!(
+        (unix.name.as_str(), tcp.tcp.as_ref().map(|to| to.shares().collect::<Vec<_>>())),
+        ("unix:/run/vanward/web.sock", Some(vec![(2, 1)]))
+    );
     assert_eq!((config.profiles.len(), config.profiles[0].name.as_str()), (1, "narrow"));
     check_shed(&config);
     check_api(&config.routes[0]);

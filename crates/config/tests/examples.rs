@@ -109,7 +109,7 @@ fn upstreams(value: &Value, names: &mut BTreeSet<String>) {
             // A value names upstreams that the example has.
             ("upstream", Value::String(name)) if name.starts_with("${") => {}
             ("upstream" | "tcp", Value::String(name)) => _ = names.insert(name.clone()),
-            ("split", Value::Table(shares)) => names.extend(shares.keys().cloned()),
+            ("split" | "tcp", Value::Table(shares)) => names.extend(shares.keys().cloned()),
             _ => upstreams(value, names),
         }
     }

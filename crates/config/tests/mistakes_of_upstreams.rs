@@ -281,6 +281,21 @@ fn the_top_of_the_file() {
             &["1:44: tcp: no upstream is named \"x\"; expected app"],
         ),
         (
+            "listen = [{ address = \"127.0.0.1:1\", tcp = { app = 1, x = 2 } }]",
+            &["1:55: tcp: no upstream is named \"x\"; expected app"],
+        ),
+        (
+            "listen = [{ address = \"127.0.0.1:1\", tcp = { app = 0 } }]",
+            &["1:44: tcp: no upstream gets a share; expected a weight above 0, such as { old = 9, new = 1 }"],
+        ),
+        (
+            "listen = [{ address = \"127.0.0.1:1\", tcp = 5432 }]",
+            &[
+                "1:44: tcp: this is an integer; expected the name of an upstream: NAME of [upstream.NAME], or \
+               weights of upstreams such as { app = 9, canary = 1 }",
+            ],
+        ),
+        (
             "listen = [{ address = \"127.0.0.1:1\", tcp = \"app\", redirect_to_https = true }]",
             &["1:44: tcp forwards bytes: it has no responses for redirect_to_https or hsts; expected \
                neither of them"],

@@ -202,7 +202,7 @@ fn names(plan: &Plan) -> PlanNames {
         (upstream.config.name.as_str().into(), servers.collect())
     });
     let listeners = plan.config.listeners.iter();
-    let listeners = listeners.map(|listener| listener.tcp.map(|_| listener.name.as_str().into()));
+    let listeners = listeners.map(|listener| listener.tcp.as_ref().map(|_| listener.name.as_str().into()));
     PlanNames {
         listeners: listeners.collect(),
         routes: plan.routes.iter().map(|route| route.label.as_str().into()).collect(),

@@ -22,7 +22,7 @@ pub(crate) fn protocols(listener: &Listener) -> Vec<String> {
 
 /// A listener's address as a URL; `address` has the port that the kernel selected.
 pub(crate) fn url(listener: &Listener, address: &ListenAddress) -> String {
-    let scheme = match (address, listener.tcp, &listener.tls) {
+    let scheme = match (address, &listener.tcp, &listener.tls) {
         // It has its scheme.
         (ListenAddress::Unix(_), ..) => return address.to_string(),
         (_, Some(_), _) => "tcp",
@@ -78,7 +78,7 @@ mod tests {
         };
         let plain = Listener::at(at("127.0.0.1:80"));
         let old = Listener { http2: false, ..plain.clone() };
-        let bytes = Listener { tcp: Some(0), ..plain.clone() };
+        let bytes = Listener { tcp: route::Split::new([(0, "", 1)]), ..plain.clone() };
         let quic = Listener { http3: true, name: "web".to_owned(), ..plain.clone() };
         let file = CertificateSource::File;
         for (listener, address, certificates, expected) in [

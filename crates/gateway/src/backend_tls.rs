@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
+use crate::client_identity::ClientIdentity;
 use crate::cluster::Cluster;
 use crate::condition::{Fault, StatusCondition};
 use crate::hostname::is_name;
@@ -46,9 +47,11 @@ pub(crate) struct ServerTls {
 }
 
 impl ServerTls {
-    pub(crate) fn option(&self) -> String {
+    /// The option `tls` of an upstream. The servers may ask for the certificate `client`.
+    pub(crate) fn option(&self, client: Option<&ClientIdentity>) -> String {
         let authorities = self.authorities.as_ref().map(|(file, _)| ("ca", text(file)));
-        inline(authorities.into_iter().chain([("name", text(&self.name))]))
+        let own = client.into_iter().flat_map(ClientIdentity::options);
+        inline(authorities.into_iter().chain([("name", text(&self.name))]).chain(own))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::backend_tls::{ServerTls, TlsPolicies};
+use crate::client_identity::{ClientIdentity, Identity};
 use crate::cluster::Cluster;
 use crate::condition::Fault;
 use crate::filters::Options;
@@ -21,6 +22,8 @@ const INVALID: &str = "invalid-backend";
 pub(crate) enum Spoken {
     Http1,
     Http2,
+    /// No protocol: bytes of connections.
+    Bytes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,8 @@ struct PortUpstream {
     servers: Vec<(IpAddr, u16)>,
     spoken: Spoken,
     tls: Option<ServerTls>,
+    /// The certificate for servers that ask for one.
+    client: Option<ClientIdentity>,
     /// The object that needs a separate upstream, and its options.
     own: Option<(Reference, Options)>,
 }
@@ -57,6 +62,8 @@ pub(crate) struct Referring<'r> {
     pub(crate) gateways: &'r BTreeSet<usize>,
     /// Protocol for services that do not name one.
     pub(crate) spoken: Spoken,
+    /// The certificate that the gateways present to servers with TLS.
+    pub(crate) client: Option<&'r Identity>,
     /// Set if the object needs a separate upstream with these options.
     pub(crate) own: Option<(&'r Reference, &'r [(&'static str, String)])>,
 }
@@ -84,8 +91,21 @@ impl<'c> Backends<'c> {
         let spoken = spoken(port, from.spoken, tls.is_some()).map_err(|why| {
             ("UnsupportedProtocol", format!("Service {namespace}/{name}: port {}: {why}", port.port))
         })?;
-        let suffix = if spoken == Spoken::Http2 { ".h2" } else { "" };
-        let shared = format!("{namespace}.{name}.{}{suffix}", port.port);
+        let suffix = match spoken {
+            Spoken::Http1 => "",
+            Spoken::Http2 => ".h2",
+            Spoken::Bytes => ".tcp",
+        };
+        let client = match from.client.filter(|_| tls.is_some()) {
+            None => None,
+            Some(Ok(client)) => Some(client.clone()),
+            Some(Err((_, why))) => {
+                let why = format!("Service {namespace}/{name} gets no requests: the Gateway's {why}");
+                return Err(("InvalidClientCertificateRef", why));
+            }
+        };
+        let by = client.as_ref().map(|client| format!(".{}", client.suffix())).unwrap_or_default();
+        let shared = format!("{namespace}.{name}.{}{suffix}{by}", port.port);
         let own = from.own.map(|(owner, options)| (owner.clone(), options.to_vec()));
         let upstream = upstream_name(&match &own {
             Some((owner, options)) => {
@@ -96,14 +116,17 @@ impl<'c> Backends<'c> {
         });
         let reference = Reference::new(ObjectKind::Service, &service.metadata);
         match self.upstreams.get(&upstream) {
-            Some(known) if (&known.service, known.port, &known.own) == (&reference, port.port, &own) => {}
+            Some(known)
+                if (&known.service, known.port, &known.own) == (&reference, port.port, &own)
+                    && known.client == client => {}
             Some(known) => {
                 let why = format!("{reference}: its name has the same hash as {}", known.service);
                 return Err(("BackendNotFound", why));
             }
             None => {
                 let servers = self.servers(service, port);
-                let made = PortUpstream { service: reference, port: port.port, servers, spoken, tls, own };
+                let made =
+                    PortUpstream { service: reference, port: port.port, servers, spoken, tls, client, own };
                 self.upstreams.insert(upstream.clone(), made);
             }
         }
@@ -249,7 +272,8 @@ impl<'c> Backends<'c> {
 
     pub(crate) fn files(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         let of_tls = self.upstreams.values().filter_map(|upstream| upstream.tls.as_ref());
-        of_tls.filter_map(|tls| tls.authorities.clone())
+        let of_clients = self.upstreams.values().filter_map(|upstream| upstream.client.as_ref());
+        of_tls.filter_map(|tls| tls.authorities.clone()).chain(of_clients.flat_map(ClientIdentity::files))
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (Option<Reference>, WrittenTable)> {
@@ -288,7 +312,11 @@ impl PortUpstream {
     }
 
     fn table(&self, name: &str) -> WrittenTable {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = match (&self.tls, self.spoken) {
+            (Some(_), _) => "https",
+            (None, Spoken::Bytes) => "tcp",
+            (None, Spoken::Http1 | Spoken::Http2) => "http",
+        };
         let servers = self.servers.iter().map(|(address, port)| {
             text(&format!("{scheme}://{}", std::net::SocketAddr::new(*address, *port)))
         });
@@ -298,7 +326,7 @@ impl PortUpstream {
         let table = WrittenTable::new(format!("[upstream.\"{name}\"]"))
             .with("servers", servers)
             .maybe("protocol", protocol)
-            .maybe("tls", tls.map(ServerTls::option));
+            .maybe("tls", tls.map(|tls| tls.option(self.client.as_ref())));
         let own = self.own.iter().flat_map(|(_, options)| options);
         own.fold(table, |table, (option, value)| table.with(option, value.clone()))
     }
@@ -311,6 +339,9 @@ fn nobody() -> String {
 
 /// Returns the protocol of a service's port (KEP-3726), over TLS if a policy requires it.
 fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken, String> {
+    if default == Spoken::Bytes {
+        return Ok(default);
+    }
     // RFC 6335 §5.1: names of services ignore case.
     let protocol = port.app_protocol.as_ref().map(|protocol| protocol.to_ascii_lowercase());
     match (protocol.as_deref(), is_secure) {

@@ -10,9 +10,10 @@ use crate::kinds::{
     EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, KubernetesSecret, Namespace, ReferenceGrant,
     Service,
 };
+use crate::listener_set::ListenerSet;
 use crate::object::{Metadata, Object, ObjectKind, Reference};
 use crate::secrets;
-use crate::tls_kinds::{BackendTlsPolicy, ConfigMap, TlsRoute};
+use crate::tls_kinds::{BackendTlsPolicy, ConfigMap, TcpRoute, TlsRoute};
 
 /// Label of an endpoint slice with the name of its service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -21,9 +22,11 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 pub struct Cluster {
     pub(crate) classes: Objects<GatewayClass>,
     pub(crate) gateways: Objects<Gateway>,
+    pub(crate) listener_sets: Objects<ListenerSet>,
     pub(crate) http_routes: Objects<HttpRoute>,
     pub(crate) grpc_routes: Objects<GrpcRoute>,
     pub(crate) tls_routes: Objects<TlsRoute>,
+    pub(crate) tcp_routes: Objects<TcpRoute>,
     pub(crate) ingresses: Objects<Ingress>,
     pub(crate) ingress_classes: Objects<IngressClass>,
     pub(crate) grants: Objects<ReferenceGrant>,
@@ -53,9 +56,11 @@ impl Cluster {
         let put = match kind {
             ObjectKind::GatewayClass => put(&mut self.classes, key, object),
             ObjectKind::Gateway => put(&mut self.gateways, key, object),
+            ObjectKind::ListenerSet => put(&mut self.listener_sets, key, object),
             ObjectKind::HttpRoute => put(&mut self.http_routes, key, object),
             ObjectKind::GrpcRoute => put(&mut self.grpc_routes, key, object),
             ObjectKind::TlsRoute => put(&mut self.tls_routes, key, object),
+            ObjectKind::TcpRoute => put(&mut self.tcp_routes, key, object),
             ObjectKind::Ingress => put(&mut self.ingresses, key, object),
             ObjectKind::IngressClass => put(&mut self.ingress_classes, key, object),
             ObjectKind::ReferenceGrant => put(&mut self.grants, key, object),
@@ -101,9 +106,11 @@ impl Cluster {
         match reference.kind {
             ObjectKind::GatewayClass => drop(self.classes.remove(&key)),
             ObjectKind::Gateway => drop(self.gateways.remove(&key)),
+            ObjectKind::ListenerSet => drop(self.listener_sets.remove(&key)),
             ObjectKind::HttpRoute => drop(self.http_routes.remove(&key)),
             ObjectKind::GrpcRoute => drop(self.grpc_routes.remove(&key)),
             ObjectKind::TlsRoute => drop(self.tls_routes.remove(&key)),
+            ObjectKind::TcpRoute => drop(self.tcp_routes.remove(&key)),
             ObjectKind::Ingress => drop(self.ingresses.remove(&key)),
             ObjectKind::IngressClass => drop(self.ingress_classes.remove(&key)),
             ObjectKind::ReferenceGrant => drop(self.grants.remove(&key)),
@@ -137,9 +144,11 @@ impl Cluster {
         match kind {
             ObjectKind::GatewayClass => names(&self.classes, kind),
             ObjectKind::Gateway => names(&self.gateways, kind),
+            ObjectKind::ListenerSet => names(&self.listener_sets, kind),
             ObjectKind::HttpRoute => names(&self.http_routes, kind),
             ObjectKind::GrpcRoute => names(&self.grpc_routes, kind),
             ObjectKind::TlsRoute => names(&self.tls_routes, kind),
+            ObjectKind::TcpRoute => names(&self.tcp_routes, kind),
             ObjectKind::Ingress => names(&self.ingresses, kind),
             ObjectKind::IngressClass => names(&self.ingress_classes, kind),
             ObjectKind::ReferenceGrant => names(&self.grants, kind),
@@ -164,9 +173,11 @@ impl Cluster {
         match reference.kind {
             ObjectKind::GatewayClass => objects_of(&self.classes, &key),
             ObjectKind::Gateway => objects_of(&self.gateways, &key),
+            ObjectKind::ListenerSet => objects_of(&self.listener_sets, &key),
             ObjectKind::HttpRoute => objects_of(&self.http_routes, &key),
             ObjectKind::GrpcRoute => objects_of(&self.grpc_routes, &key),
             ObjectKind::TlsRoute => objects_of(&self.tls_routes, &key),
+            ObjectKind::TcpRoute => objects_of(&self.tcp_routes, &key),
             ObjectKind::Ingress => objects_of(&self.ingresses, &key),
             ObjectKind::BackendTlsPolicy => objects_of(&self.tls_policies, &key),
             _ => None,

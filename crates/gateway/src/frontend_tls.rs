@@ -32,6 +32,7 @@ pub(crate) fn unsupported(gateway: &Gateway) -> Option<String> {
         .into_iter()
         .chain(frontend.map(|frontend| &frontend.other))
         .chain(ports.map(|port| &port.other))
+        .chain(tls.backend.iter().map(|backend| &backend.other))
         .chain(validations.map(|validation| &validation.other));
     others.filter_map(unknown).next().map(|names| format!("tls: not supported: {names}"))
 }

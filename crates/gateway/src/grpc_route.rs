@@ -9,6 +9,7 @@ use crate::kinds::{
 pub(crate) fn as_http(route: &GrpcRoute) -> HttpRoute {
     let spec = &route.spec;
     HttpRoute {
+        api_version: route.api_version.clone(),
         metadata: route.metadata.clone(),
         spec: HttpRouteSpec {
             parent_refs: spec.parent_refs.clone(),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::annotations::exactly;
 use crate::attach::{Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
+use crate::client_identity::{self, Identity};
 use crate::cluster::Cluster;
 use crate::condition::{Fault, StatusCondition};
 use crate::filters::{Filtered, Matched, filtered, redirect_of};
@@ -57,33 +58,46 @@ pub(crate) fn translate(
             .iter()
             .flat_map(|attachment| attachment.listeners.iter().map(|(gateway, ..)| *gateway))
             .collect();
-        let rules = if attachments.is_empty() {
-            GatewayRules::default()
-        } else {
-            rules(kind, route, &through, backends)
-        };
-        let fault = told.or_else(|| rules.fault());
+        let mut groups = Vec::new();
+        for group in client_identity::groups(&through, gateways) {
+            let rules = if attachments.is_empty() {
+                GatewayRules::default()
+            } else {
+                let client = client_identity::of_group(&group, gateways);
+                rules((kind, route), (&through, client), backends)
+            };
+            groups.push((group, rules));
+        }
+        let fault = told.or_else(|| groups[0].1.fault());
         if fault.is_none() {
-            for (port, (protocol, hosts)) in places(&attachments, gateways) {
-                let place = RoutePort { kind, route: &route.metadata, port, protocol, hosts };
-                rules.write(&place, claims, &mut tables);
+            for (number, (group, rules)) in groups.iter().enumerate() {
+                for (port, (protocol, hosts)) in
+                    places(&attachments, gateways, |place| group.contains(&place))
+                {
+                    let place =
+                        RoutePort { kind, route: &route.metadata, group: number, port, protocol, hosts };
+                    rules.write(&place, claims, &mut tables);
+                }
             }
         }
         for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
             gateways[*gateway].listeners[*listener].attached += 1;
         }
-        remarks.extend(rules.more().map(|why| (reference.clone(), why)));
-        statuses.push(status(reference, route.metadata.generation, &attachments, fault.as_ref(), &rules));
+        remarks.extend(groups[0].1.more().map(|why| (reference.clone(), why)));
+        statuses.push(status(reference, route.metadata.generation, &attachments, fault.as_ref(), &groups));
     }
     Translated { tables, statuses, remarks }
 }
 
+/// Returns the hosts of a route at each port, for the gateways that `is_meant` selects.
 pub(crate) fn places(
     attachments: &[Attachment<'_>],
     gateways: &[OwnGateway<'_>],
+    is_meant: impl Fn(usize) -> bool,
 ) -> BTreeMap<Port, (ListenerProtocol, Vec<Option<String>>)> {
     let mut places: BTreeMap<Port, (ListenerProtocol, Vec<Option<String>>)> = BTreeMap::new();
-    for (gateway, listener, hosts) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
+    let listeners = attachments.iter().flat_map(|attachment| &attachment.listeners);
+    for (gateway, listener, hosts) in listeners.filter(|(gateway, ..)| is_meant(*gateway)) {
         let listener = &gateways[*gateway].listeners[*listener];
         let Some(protocol) = listener.served() else { continue };
         let lower = |listener: &crate::listeners::TranslatedListener<'_>| {
@@ -124,15 +138,14 @@ struct RouteMatch {
 }
 
 fn rules(
-    kind: ObjectKind,
-    route: &HttpRoute,
-    through: &BTreeSet<usize>,
+    (kind, route): (ObjectKind, &HttpRoute),
+    (through, client): (&BTreeSet<usize>, Option<&Identity>),
     backends: &mut Backends<'_>,
 ) -> GatewayRules {
     let mut out = GatewayRules::default();
     let spoken = if kind == ObjectKind::GrpcRoute { Spoken::Http2 } else { Spoken::Http1 };
     let namespace = &route.metadata.namespace;
-    let from = Referring { kind: kind.name(), namespace, gateways: through, spoken, own: None };
+    let from = Referring { kind: kind.name(), namespace, gateways: through, spoken, client, own: None };
     for rule in &route.spec.rules {
         let action = action(rule, from, backends, &mut out.unresolved);
         let (mut matches, mut unsupported) = (Vec::new(), rule_fault(rule));
@@ -372,7 +385,8 @@ impl GatewayRules {
                 for (_, hosts, mark) in sides.into_iter().filter(|(is_there, ..)| *is_there) {
                     let Metadata { namespace, name, .. } = at.route;
                     let grpc = if at.kind == ObjectKind::GrpcRoute { "grpc:" } else { "" };
-                    let name = format!("{grpc}{namespace}/{name}/{number}/{place} {}{mark}", at.port);
+                    let group = if at.group > 0 { format!(" ~{}", at.group) } else { String::new() };
+                    let name = format!("{grpc}{namespace}/{name}/{number}/{place} {}{mark}{group}", at.port);
                     let table = one.table(&name, at, hosts, rule.unsupported.is_some());
                     tables.push((owner.clone(), table));
                 }
@@ -384,6 +398,8 @@ impl GatewayRules {
 struct RoutePort<'a> {
     kind: ObjectKind,
     route: &'a Metadata,
+    /// Number of the group of gateways, as several groups may share a port.
+    group: usize,
     port: Port,
     protocol: ListenerProtocol,
     hosts: Vec<Option<String>>,
@@ -437,15 +453,18 @@ fn status(
     generation: i64,
     attachments: &[Attachment<'_>],
     fault: Option<&Fault>,
-    rules: &GatewayRules,
+    groups: &[(BTreeSet<usize>, GatewayRules)],
 ) -> ObjectStatus {
-    let resolved = rules.unresolved.first().cloned();
-    let partial = rules.rules.iter().find_map(|rule| rule.unsupported.as_ref());
     let of_parent = |attachment: &Attachment<'_>| {
+        let gateway = attachment.listeners.first().map(|(gateway, ..)| gateway);
+        let own = groups.iter().find(|(group, _)| gateway.is_some_and(|gateway| group.contains(gateway)));
+        let (_, rules) = own.unwrap_or(&groups[0]);
+        let resolved = rules.unresolved.first().cloned();
+        let partial = rules.rules.iter().find_map(|rule| rule.unsupported.as_ref());
         let accepted = attachment.fault.as_ref().or(fault).cloned();
         let mut conditions = vec![
             StatusCondition::new("Accepted", "Accepted", accepted.clone()),
-            StatusCondition::new("ResolvedRefs", "ResolvedRefs", resolved.clone()),
+            StatusCondition::new("ResolvedRefs", "ResolvedRefs", resolved),
         ];
         if let (None, Some(why)) = (accepted, partial) {
             let message = format!("requests of some rules get 500: {why}");

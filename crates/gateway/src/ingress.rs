@@ -437,7 +437,7 @@ impl Ingresses {
             for (port, (protocol, _)) in self.ports.clone() {
                 let (scheme, usual) = match protocol {
                     ListenerProtocol::Http => ("http", 80),
-                    ListenerProtocol::Https | ListenerProtocol::Tls => ("https", 443),
+                    ListenerProtocol::Https | ListenerProtocol::Tls | ListenerProtocol::Tcp => ("https", 443),
                 };
                 let suffix = if port.number == usual { String::new() } else { format!(":{}", port.number) };
                 let to = template(&format!("{scheme}://{to}{suffix}$path"));
@@ -509,7 +509,14 @@ impl Ingresses {
         if let Some(server @ AuthServer { service: Some(service), .. }) = &wanted.auth_server {
             let none = BTreeSet::new();
             let (kind, namespace) = (ObjectKind::Ingress.name(), owner.namespace.as_str());
-            let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, own: None };
+            let from = Referring {
+                kind,
+                namespace,
+                gateways: &none,
+                spoken: Spoken::Http1,
+                client: None,
+                own: None,
+            };
             let mut backend = BackendRef::to(&service.name, Some(service.port));
             backend.namespace = Some(service.namespace.clone());
             let upstream = backends

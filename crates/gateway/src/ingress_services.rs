@@ -71,6 +71,7 @@ pub(crate) fn upstream(
         namespace: &owner.namespace,
         gateways: &none,
         spoken,
+        client: None,
         own,
     };
     let by_name = service.port.name.as_deref();
@@ -98,7 +99,7 @@ pub(crate) fn default_answer(
 ) -> Result<DefaultAnswer, String> {
     let none = BTreeSet::new();
     let (kind, namespace) = (ObjectKind::Ingress.name(), owner.namespace.as_str());
-    let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, own: None };
+    let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, client: None, own: None };
     let port = backends.first_port(namespace, &default.service);
     let upstream = backends
         .upstream(from, &BackendRef::to(&default.service, port))

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::cluster::Cluster;
 use crate::object::{LabelSelector, Metadata, Object};
 
 /// Declares types with derives and JSON names. `= Default` makes all fields optional; `..other` has unknown fields.
@@ -54,6 +55,8 @@ kinds! {
         /// Unsupported.
         infrastructure: Option<Infrastructure>,
         tls: Option<GatewayTlsConfig>,
+        /// The ListenerSets that may attach; `None` means none.
+        allowed_listeners: Option<AllowedListeners>,
         ..other
     }
 
@@ -61,6 +64,14 @@ kinds! {
     GatewayTlsConfig = Default {
         /// For connections of clients.
         frontend: Option<FrontendTls>,
+        /// For connections to servers.
+        backend: Option<BackendTls>,
+        ..other
+    }
+
+    BackendTls = Default {
+        /// A certificate that servers may ask for.
+        client_certificate_ref: Option<ObjectRef>,
         ..other
     }
 
@@ -122,6 +133,11 @@ kinds! {
         mode: Option<String>,
         #[serde(default)]
         certificate_refs: Vec<ObjectRef>,
+        ..other
+    }
+
+    AllowedListeners = Default {
+        namespaces: Option<RouteNamespaces>,
         ..other
     }
 
@@ -311,6 +327,25 @@ kinds! {
         /// For requests to this backend only.
         #[serde(default)]
         filters: Vec<Value>,
+    }
+}
+
+/// Whether objects of a namespace are selected by those of the namespace `own`. `default` stands for an absent `from`.
+pub(crate) fn permits(
+    allowed: &RouteNamespaces,
+    default: &str,
+    own: &str,
+    namespace: &str,
+    cluster: &Cluster,
+) -> bool {
+    match allowed.from.as_deref().unwrap_or(default) {
+        "All" => true,
+        "Same" => own == namespace,
+        "Selector" => {
+            let object = cluster.namespaces.get(&(String::new(), namespace.to_owned()));
+            object.is_some_and(|object| allowed.selector.selects(&object.metadata.labels))
+        }
+        _ => false,
     }
 }
 

@@ -8,7 +8,7 @@
 mod object;
 /// The kinds of objects.
 mod kinds;
-/// Kinds for TLS passthrough and TLS to servers.
+/// Kinds for TLS passthrough, TCP and TLS to servers.
 mod tls_kinds;
 /// Ingresses and their classes.
 mod ingress_kinds;
@@ -26,8 +26,16 @@ mod hostname;
 mod secrets;
 /// Certificates of clients at gateways.
 mod frontend_tls;
+/// Listeners that other objects add to gateways.
+mod listener_set;
 /// Gateways and their listeners.
 mod listeners;
+/// Listeners that exclude each other.
+mod conflicts;
+/// Statuses of gateways.
+mod gateway_status;
+/// Certificates of gateways for servers.
+mod client_identity;
 /// Selects certificates by server name.
 mod certificates;
 /// Attaches routes to listeners.
@@ -44,6 +52,8 @@ mod grpc_route;
 mod http_route;
 /// Translates TLSRoutes (passthrough).
 mod tls_route;
+/// Translates TCPRoutes.
+mod tcp_route;
 /// Annotations of Ingresses.
 mod annotations;
 /// Authentication servers at the request's host.

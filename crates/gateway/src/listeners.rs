@@ -1,18 +1,20 @@
-//! Gateways and their listeners: which are ours, which can be served, and why others cannot.
+//! Gateways and their listeners, also those of ListenerSets: which are ours, which can be served, and why others cannot.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
+use crate::client_identity::{self, Identity};
 use crate::cluster::Cluster;
 use crate::condition::{Fault, StatusCondition};
+use crate::conflicts::{find_conflicts, find_taken_ports};
 use crate::frontend_tls::{self, ClientAuthorities};
 use crate::hostname;
 use crate::kinds::{Gateway, GatewayClass, GatewayListener, ObjectRef};
+use crate::listener_set::{self, OwnSet};
 use crate::object::{GATEWAY_GROUP, ObjectKind, Reference, unknown};
 use crate::secrets;
-use crate::status::{ListenerFound, ObjectStatus, StatusFindings};
+use crate::status::{ObjectStatus, StatusFindings};
 use crate::translate::{MachineFacts, OperatorOptions, Refused};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,7 @@ pub(crate) enum ListenerProtocol {
     Http,
     Https,
     Tls,
+    Tcp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,12 +44,40 @@ impl std::fmt::Display for Port {
 
 pub(crate) struct OwnGateway<'c> {
     pub(crate) gateway: &'c Gateway,
+    /// The address to listen at; `None` means all.
+    pub(crate) address: Option<IpAddr>,
     /// Why the gateway is not served at all.
-    fault: Option<Fault>,
+    pub(crate) fault: Option<Fault>,
+    /// In the order of precedence: its own, then those of ListenerSets.
     pub(crate) listeners: Vec<TranslatedListener<'c>>,
+    pub(crate) sets: Vec<OwnSet<'c>>,
+    /// The certificate for servers.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// The object that a listener belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct ListenerOwner<'a> {
+    group: &'static str,
+    kind: &'static str,
+    namespace: &'a str,
+}
+
+impl<'a> ListenerOwner<'a> {
+    pub(crate) fn gateway(gateway: &'a Gateway) -> Self {
+        let kind = ObjectKind::Gateway.name();
+        Self { group: GATEWAY_GROUP, kind, namespace: &gateway.metadata.namespace }
+    }
+
+    fn set(set: &OwnSet<'a>) -> Self {
+        let (group, kind) = set.group_and_kind();
+        Self { group, kind, namespace: &set.set.metadata.namespace }
+    }
 }
 
 pub(crate) struct TranslatedListener<'c> {
+    /// The number of its ListenerSet; `None` for listeners of the gateway itself.
+    pub(crate) set: Option<usize>,
     pub(crate) spec: &'c GatewayListener,
     pub(crate) protocol: Option<ListenerProtocol>,
     pub(crate) port: Port,
@@ -55,9 +86,9 @@ pub(crate) struct TranslatedListener<'c> {
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
     /// The CAs of clients, which have to present certificates.
     pub(crate) clients: Option<ClientAuthorities>,
-    accepted: Option<Fault>,
-    conflicted: Option<Fault>,
-    resolved: Option<Fault>,
+    pub(crate) accepted: Option<Fault>,
+    pub(crate) conflicted: Option<Fault>,
+    pub(crate) resolved: Option<Fault>,
     pub(crate) attached: usize,
 }
 
@@ -69,40 +100,9 @@ impl TranslatedListener<'_> {
     }
 
     pub(crate) fn hostname(&self) -> Option<&str> {
-        self.spec.hostname.as_deref().filter(|host| !host.is_empty())
-    }
-
-    fn found(&self) -> ListenerFound {
-        let programmed = match self.served() {
-            Some(_) => None,
-            None => Some(("Invalid", "this listener is not served: see its other conditions".to_owned())),
-        };
-        let conflicted = match &self.conflicted {
-            Some((reason, message)) => {
-                StatusCondition { kind: "Conflicted", holds: true, reason, message: message.clone() }
-            }
-            None => StatusCondition {
-                kind: "Conflicted",
-                holds: false,
-                reason: "NoConflicts",
-                message: String::new(),
-            },
-        };
-        ListenerFound {
-            name: self.spec.name.clone(),
-            kinds: self.kinds.iter().map(|kind| (GATEWAY_GROUP, *kind)).collect(),
-            attached: self.attached,
-            conditions: vec![
-                StatusCondition::new(
-                    "Accepted",
-                    "Accepted",
-                    self.accepted.clone().or_else(|| self.conflicted.clone()),
-                ),
-                conflicted,
-                StatusCondition::new("ResolvedRefs", "ResolvedRefs", self.resolved.clone()),
-                StatusCondition::new("Programmed", "Programmed", programmed),
-            ],
-        }
+        let host = self.spec.hostname.as_deref().filter(|host| !host.is_empty());
+        // The API ignores it where the protocol has no names.
+        host.filter(|_| self.protocol != Some(ListenerProtocol::Tcp))
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn gateways<'c>(
 
 fn of_gateway<'c>(
     gateway: &'c Gateway,
-    cluster: &Cluster,
+    cluster: &'c Cluster,
     refused: &Refused,
     machine: &dyn MachineFacts,
 ) -> OwnGateway<'c> {
@@ -165,16 +165,22 @@ fn of_gateway<'c>(
     };
     let spec = &gateway.spec;
     let unknown = unknown(&spec.other).map(|names| format!("not supported: {names}"));
-    let unknown = unknown.or_else(|| frontend_tls::unsupported(gateway)).map(|why| ("Invalid", why));
+    let unknown = unknown.or_else(|| frontend_tls::unsupported(gateway));
+    let unknown = unknown.or_else(|| listener_set::unsupported(gateway)).map(|why| ("Invalid", why));
     let parameters = spec.infrastructure.as_ref().and_then(|wanted| wanted.parameters_ref.as_ref());
     let parameters = parameters.map(|_| {
         ("InvalidParameters", "infrastructure.parametersRef: parameters are not supported".to_owned())
     });
     let told = refused.get(&reference).map(|why| ("Invalid", why.clone()));
     let fault = told.or(unknown).or(parameters).or(fault);
-    let listeners = spec.listeners.iter().map(|spec| {
-        let mut listener = of_listener(gateway, spec, cluster, machine);
-        listener.port.address = address;
+    let sets = listener_set::of_gateway(gateway, fault.as_ref(), cluster, refused);
+    let own = spec.listeners.iter().map(|spec| (None, ListenerOwner::gateway(gateway), spec));
+    let of_sets = sets.iter().enumerate().filter(|(_, set)| set.fault.is_none()).flat_map(|(number, set)| {
+        set.set.spec.listeners.iter().map(move |spec| (Some(number), ListenerOwner::set(set), spec))
+    });
+    let listeners = own.chain(of_sets).map(|(set, owner, spec)| {
+        let mut listener = of_listener((gateway, owner), spec, cluster, machine);
+        (listener.set, listener.port.address) = (set, address);
         if fault.is_some() {
             listener.accepted = Some(("Pending", "its gateway is not accepted".to_owned()));
         } else if listener.accepted.is_none()
@@ -184,7 +190,8 @@ fn of_gateway<'c>(
         }
         listener
     });
-    OwnGateway { gateway, listeners: listeners.collect(), fault }
+    let identity = client_identity::of_gateway(gateway, cluster, machine);
+    OwnGateway { gateway, address, listeners: listeners.collect(), sets, fault, identity }
 }
 
 fn address(gateway: &Gateway) -> Result<Option<IpAddr>, Fault> {
@@ -208,7 +215,7 @@ fn address(gateway: &Gateway) -> Result<Option<IpAddr>, Fault> {
 }
 
 fn of_listener<'c>(
-    gateway: &Gateway,
+    (gateway, owner): (&Gateway, ListenerOwner<'_>),
     spec: &'c GatewayListener,
     cluster: &Cluster,
     machine: &dyn MachineFacts,
@@ -217,6 +224,7 @@ fn of_listener<'c>(
     let known = match protocol {
         Ok(ListenerProtocol::Http | ListenerProtocol::Https) => vec!["HTTPRoute", "GRPCRoute"],
         Ok(ListenerProtocol::Tls) => vec!["TLSRoute"],
+        Ok(ListenerProtocol::Tcp) => vec!["TCPRoute"],
         Err(_) => Vec::new(),
     };
     let (kinds, unknown_kind) = kinds(spec, &known);
@@ -224,7 +232,7 @@ fn of_listener<'c>(
     let mut certificates = Vec::new();
     if protocol == Ok(ListenerProtocol::Https) {
         for wanted in spec.tls.iter().flat_map(|tls| &tls.certificate_refs) {
-            match certificate(gateway, wanted, cluster, machine) {
+            match certificate(owner, wanted, cluster, machine) {
                 Ok(secret) => certificates.push(secret),
                 Err(fault) => resolved = Some(fault),
             }
@@ -244,8 +252,14 @@ fn of_listener<'c>(
             Err(fault) => accepted = Some(fault),
         }
     }
+    // A port may be shared with other objects, which must not suffer from the mistake.
+    let is_name = |host: &str| hostname::is_name(host.strip_prefix("*.").unwrap_or(host));
+    if let Some(host) = spec.hostname.as_deref().filter(|host| !host.is_empty() && !is_name(host)) {
+        accepted = accepted.or_else(|| Some(("Invalid", format!("hostname: {host:?} is not a host name"))));
+    }
     let port = Port { address: None, number: spec.port };
     TranslatedListener {
+        set: None,
         spec,
         protocol,
         port,
@@ -276,8 +290,13 @@ fn protocol(spec: &GatewayListener) -> Result<ListenerProtocol, Fault> {
             let why = format!("TLS cannot have mode {mode}; Passthrough is supported, and HTTPS decrypts");
             Err(("UnsupportedValue", why))
         }
+        ("TCP", _) if spec.tls.is_some() => {
+            let why = "TCP cannot have tls: its bytes are forwarded as they are; HTTPS decrypts";
+            Err(("UnsupportedValue", why.to_owned()))
+        }
+        ("TCP", _) => Ok(ListenerProtocol::Tcp),
         (other, _) => {
-            Err(("UnsupportedProtocol", format!("{other} is not supported; HTTP, HTTPS and TLS are")))
+            Err(("UnsupportedProtocol", format!("{other} is not supported; HTTP, HTTPS, TLS and TCP are")))
         }
     }
 }
@@ -301,129 +320,31 @@ fn kinds(spec: &GatewayListener, known: &[&'static str]) -> (Vec<&'static str>, 
 }
 
 /// Returns the Secret with certificate and key, and the names in the certificate.
-fn certificate(
-    gateway: &Gateway,
+pub(crate) fn certificate(
+    owner: ListenerOwner<'_>,
     wanted: &ObjectRef,
     cluster: &Cluster,
     machine: &dyn MachineFacts,
 ) -> Result<(Reference, Vec<String>), Fault> {
-    let own = &gateway.metadata.namespace;
-    let namespace = wanted.namespace.as_ref().unwrap_or(own);
+    let namespace = wanted.namespace.as_deref().unwrap_or(owner.namespace);
     let (group, kind) = (wanted.group.as_deref().unwrap_or(""), wanted.kind.as_deref().unwrap_or("Secret"));
     let invalid = |why: String| ("InvalidCertificateRef", why);
     if (group, kind) != ("", "Secret") {
         return Err(invalid(format!("{kind} {}: only Secrets can have certificates", wanted.name)));
     }
-    let to = ("", "Secret", namespace.as_str(), wanted.name.as_str());
-    if !cluster.is_granted((GATEWAY_GROUP, "Gateway", own), to) {
+    let to = ("", "Secret", namespace, wanted.name.as_str());
+    if !cluster.is_granted((owner.group, owner.kind, owner.namespace), to) {
         let why = format!("Secret {namespace}/{}: no ReferenceGrant in {namespace} permits it", wanted.name);
         return Err(("RefNotPermitted", why));
     }
     let reference =
-        Reference { kind: ObjectKind::Secret, namespace: namespace.clone(), name: wanted.name.clone() };
-    let key = (namespace.clone(), wanted.name.clone());
+        Reference { kind: ObjectKind::Secret, namespace: namespace.to_owned(), name: wanted.name.clone() };
+    let key = (namespace.to_owned(), wanted.name.clone());
     let secret = cluster.secrets.get(&key).ok_or_else(|| invalid(format!("{reference} does not exist")))?;
     let checked =
         secrets::pair(secret).and_then(|(certificate, key)| machine.certificate(&certificate, &key));
     let names = checked.map_err(|why| invalid(format!("{reference}: {why}")))?;
     Ok((reference, names))
-}
-
-/// Finds listeners of one gateway that cannot be distinguished.
-fn find_conflicts(listeners: &mut [TranslatedListener<'_>]) {
-    let faults: Vec<Option<Fault>> = (0..listeners.len())
-        .map(|index| {
-            let own = &listeners[index];
-            let own_protocol = own.protocol?;
-            let others = listeners.iter().enumerate();
-            let mut others = others.filter(|(other, _)| *other != index).map(|(_, other)| other);
-            others.find_map(|other| {
-                let protocol = other.protocol.filter(|_| other.port == own.port)?;
-                if protocol != own_protocol {
-                    let message = format!(
-                        "port {} has another protocol in listener {}",
-                        own.spec.port, other.spec.name
-                    );
-                    return Some(("ProtocolConflict", message));
-                }
-                let is_same = own.hostname().map(str::to_ascii_lowercase)
-                    == other.hostname().map(str::to_ascii_lowercase);
-                let message = format!("listener {} has the same port and hostname", other.spec.name);
-                is_same.then_some(("HostnameConflict", message))
-            })
-        })
-        .collect();
-    for (listener, fault) in listeners.iter_mut().zip(faults) {
-        listener.conflicted = fault;
-    }
-}
-
-/// The oldest gateway decides the protocol of a port, because all gateways share the proxy's addresses.
-fn find_taken_ports(gateways: &mut [OwnGateway<'_>]) {
-    let mut taken: BTreeMap<Port, (ListenerProtocol, String)> = BTreeMap::new();
-    for gateway in gateways {
-        let name = Reference::new(ObjectKind::Gateway, &gateway.gateway.metadata).to_string();
-        for listener in &mut gateway.listeners {
-            let Some(protocol) = listener.served() else { continue };
-            let (first, owner) = taken.entry(listener.port).or_insert_with(|| (protocol, name.clone()));
-            if *first != protocol {
-                let message = format!("port {} has another protocol in {owner}", listener.spec.port);
-                listener.accepted = Some(("PortUnavailable", message));
-            }
-        }
-    }
-}
-
-impl OwnGateway<'_> {
-    pub(crate) fn status(&self, options: &OperatorOptions) -> ObjectStatus {
-        let served = self.listeners.iter().filter(|listener| listener.served().is_some()).count();
-        let faulty = self.listeners.iter().filter(|listener| !listener.is_well()).count();
-        let addresses = match self.listeners.first().and_then(|listener| listener.port.address) {
-            Some(address) => vec![("IPAddress", address.to_string())],
-            None => {
-                options.addresses.iter().map(|address| (kind_of_address(address), address.clone())).collect()
-            }
-        };
-        let accepted = match &self.fault {
-            Some(fault) => StatusCondition::fails("Accepted", fault.clone()),
-            None if faulty == 0 => StatusCondition::holds("Accepted", "Accepted"),
-            None => StatusCondition {
-                kind: "Accepted",
-                holds: served > 0,
-                reason: "ListenersNotValid",
-                message: format!(
-                    "{faulty} of {} listeners have faults: see their conditions",
-                    self.listeners.len()
-                ),
-            },
-        };
-        let programmed = match (&self.fault, served) {
-            (None, 1..) if addresses.is_empty() => {
-                Some(("AddressNotAssigned", "vanward run has no --gateway-address".to_owned()))
-            }
-            (None, 1..) => None,
-            _ => Some(("Invalid", "no listener is served".to_owned())),
-        };
-        ObjectStatus {
-            object: Reference::new(ObjectKind::Gateway, &self.gateway.metadata),
-            generation: self.gateway.metadata.generation,
-            found: StatusFindings::Gateway {
-                conditions: vec![accepted, StatusCondition::new("Programmed", "Programmed", programmed)],
-                addresses,
-                listeners: self.listeners.iter().map(TranslatedListener::found).collect(),
-            },
-        }
-    }
-}
-
-impl TranslatedListener<'_> {
-    fn is_well(&self) -> bool {
-        self.served().is_some() && self.resolved.is_none()
-    }
-}
-
-fn kind_of_address(address: &str) -> &'static str {
-    if address.parse::<IpAddr>().is_ok() { "IPAddress" } else { "Hostname" }
 }
 
 pub(crate) fn on_port<'g>(

@@ -6,12 +6,17 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::listener_set::EXPERIMENTAL_GROUP;
+
 pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
 pub(crate) const NETWORKING_GROUP: &str = "networking.k8s.io";
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Object<S> {
+    /// Group and version.
+    #[serde(default, rename = "apiVersion")]
+    pub(crate) api_version: String,
     #[serde(default)]
     pub(crate) metadata: Metadata,
     pub(crate) spec: S,
@@ -49,9 +54,12 @@ impl Metadata {
 pub enum ObjectKind {
     GatewayClass,
     Gateway,
+    /// Adds listeners to a Gateway.
+    ListenerSet,
     HttpRoute,
     GrpcRoute,
     TlsRoute,
+    TcpRoute,
     Ingress,
     IngressClass,
     /// Permits references from other namespaces.
@@ -72,7 +80,7 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// All kinds. Referenced kinds come before those that refer to them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Namespace,
         Self::ReferenceGrant,
         Self::Secret,
@@ -83,21 +91,25 @@ impl ObjectKind {
         Self::BackendTlsPolicy,
         Self::GatewayClass,
         Self::Gateway,
+        Self::ListenerSet,
         Self::HttpRoute,
         Self::GrpcRoute,
         Self::TlsRoute,
+        Self::TcpRoute,
         Self::IngressClass,
         Self::Ingress,
     ];
 
-    /// Group, version and plural, as in paths.
+    /// Group, version and plural, as in paths: of the version in use since the latest release of the API.
     pub fn path(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::GatewayClass => (GATEWAY_GROUP, "v1", "gatewayclasses"),
             Self::Gateway => (GATEWAY_GROUP, "v1", "gateways"),
+            Self::ListenerSet => (GATEWAY_GROUP, "v1", "listenersets"),
             Self::HttpRoute => (GATEWAY_GROUP, "v1", "httproutes"),
             Self::GrpcRoute => (GATEWAY_GROUP, "v1", "grpcroutes"),
-            Self::TlsRoute => (GATEWAY_GROUP, "v1alpha2", "tlsroutes"),
+            Self::TlsRoute => (GATEWAY_GROUP, "v1", "tlsroutes"),
+            Self::TcpRoute => (GATEWAY_GROUP, "v1", "tcproutes"),
             Self::Ingress => (NETWORKING_GROUP, "v1", "ingresses"),
             Self::IngressClass => (NETWORKING_GROUP, "v1", "ingressclasses"),
             Self::ReferenceGrant => (GATEWAY_GROUP, "v1beta1", "referencegrants"),
@@ -107,6 +119,19 @@ impl ObjectKind {
             Self::Secret | Self::Passwords => ("", "v1", "secrets"),
             Self::ConfigMap => ("", "v1", "configmaps"),
             Self::Namespace => ("", "v1", "namespaces"),
+        }
+    }
+
+    /// The path in clusters with older CRDs, if it is another one.
+    pub fn older_path(self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            // v1 since 1.5, and since then only in experimental CRDs.
+            Self::TlsRoute => Some((GATEWAY_GROUP, "v1alpha2", "tlsroutes")),
+            // XListenerSets before 1.5.
+            Self::ListenerSet => Some((EXPERIMENTAL_GROUP, "v1alpha1", "xlistenersets")),
+            // v1 since 1.6.
+            Self::TcpRoute => Some((GATEWAY_GROUP, "v1alpha2", "tcproutes")),
+            _ => None,
         }
     }
 
@@ -122,9 +147,11 @@ impl ObjectKind {
         match self {
             Self::GatewayClass => "GatewayClass",
             Self::Gateway => "Gateway",
+            Self::ListenerSet => "ListenerSet",
             Self::HttpRoute => "HTTPRoute",
             Self::GrpcRoute => "GRPCRoute",
             Self::TlsRoute => "TLSRoute",
+            Self::TcpRoute => "TCPRoute",
             Self::Ingress => "Ingress",
             Self::IngressClass => "IngressClass",
             Self::ReferenceGrant => "ReferenceGrant",

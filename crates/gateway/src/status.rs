@@ -23,6 +23,14 @@ pub enum StatusFindings {
         /// Addresses with their types.
         addresses: Vec<(&'static str, String)>,
         listeners: Vec<ListenerFound>,
+        /// Number of accepted ListenerSets; `None` omits it.
+        sets: Option<usize>,
+    },
+    ListenerSet {
+        conditions: Vec<StatusCondition>,
+        listeners: Vec<ListenerFound>,
+        /// Whether listeners have ports, as in XListenerSets.
+        has_ports: bool,
     },
     /// An entry for each of our gateways among its parents.
     Route(Vec<ParentFound>),
@@ -35,6 +43,7 @@ pub enum StatusFindings {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenerFound {
     pub name: String,
+    pub port: u16,
     /// Kinds of routes that may attach, with their groups.
     pub kinds: Vec<(&'static str, &'static str)>,
     pub attached: usize,
@@ -62,13 +71,29 @@ impl ObjectStatus {
             StatusFindings::Class(conditions) => {
                 with(before, "conditions", written(conditions, generation, &before["conditions"], true, now))
             }
-            StatusFindings::Gateway { conditions, addresses, listeners } => {
+            StatusFindings::Gateway { conditions, addresses, listeners, sets } => {
                 let conditions = written(conditions, generation, &before["conditions"], true, now);
                 let addresses: Vec<Value> =
                     addresses.iter().map(|(kind, value)| json!({ "type": kind, "value": value })).collect();
                 let listeners = listeners.iter().map(|listener| listener.written(generation, before, now));
                 let status = with(before, "conditions", conditions);
                 let status = with(&status, "addresses", addresses.into());
+                let status = with(&status, "listeners", listeners.collect());
+                match sets {
+                    Some(count) => with(&status, "attachedListenerSets", json!(count)),
+                    None => status,
+                }
+            }
+            StatusFindings::ListenerSet { conditions, listeners, has_ports } => {
+                let conditions = written(conditions, generation, &before["conditions"], true, now);
+                let listeners = listeners.iter().map(|listener| {
+                    let mut written = listener.written(generation, before, now);
+                    if *has_ports {
+                        written["port"] = json!(listener.port);
+                    }
+                    written
+                });
+                let status = with(before, "conditions", conditions);
                 with(&status, "listeners", listeners.collect())
             }
             StatusFindings::Ingress(addresses) => {

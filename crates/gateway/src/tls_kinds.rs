@@ -1,4 +1,4 @@
-//! Kinds for TLS passthrough and TLS to servers, and ConfigMaps, as the API's JSON has them.
+//! Kinds for TLS passthrough, TCP and TLS to servers, and ConfigMaps, as the API's JSON has them.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use crate::object::Object;
 use crate::secrets::AUTHORITIES;
 
 pub(crate) type TlsRoute = Object<TlsRouteSpec>;
+pub(crate) type TcpRoute = Object<TcpRouteSpec>;
 pub(crate) type BackendTlsPolicy = Object<BackendTlsPolicySpec>;
 
 kinds! {
@@ -26,6 +27,19 @@ kinds! {
     }
 
     TlsRule = Default {
+        name: Option<String>,
+        backend_refs: Vec<BackendRef>,
+        ..other
+    }
+
+    TcpRouteSpec {
+        #[serde(default)]
+        parent_refs: Vec<ParentRef>,
+        #[serde(default)]
+        rules: Vec<TcpRule>,
+    }
+
+    TcpRule = Default {
         name: Option<String>,
         backend_refs: Vec<BackendRef>,
         ..other

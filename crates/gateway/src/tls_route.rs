@@ -44,7 +44,7 @@ pub(crate) fn translate(
         if !attachments.is_empty() && fault.is_none() {
             let to;
             (to, unresolved) = upstreams(route, &reference, backends);
-            for (port, (_, hosts)) in places(&attachments, gateways) {
+            for (port, (_, hosts)) in places(&attachments, gateways, |_| true) {
                 let free = hosts.into_iter().filter(|host| claims.insert((port, host.clone())));
                 let names: Vec<String> = free.map(|host| text(&pattern(host.as_deref()))).collect();
                 if !names.is_empty() {
@@ -95,6 +95,7 @@ fn upstreams(
         namespace,
         gateways: &gateways,
         spoken: Spoken::Http1,
+        client: None,
         own: None,
     };
     let refs = route.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
@@ -124,7 +125,8 @@ fn elsewhere(
     }
 }
 
-fn status(
+/// Returns the status of a route of layer 4.
+pub(crate) fn status(
     object: Reference,
     generation: i64,
     attachments: &[Attachment<'_>],

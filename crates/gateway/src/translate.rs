@@ -14,6 +14,7 @@ use crate::listeners::{self, ListenerProtocol, OwnGateway, Port, on_port};
 use crate::object::{ObjectKind, Reference};
 use crate::secrets;
 use crate::status::ObjectStatus;
+use crate::tcp_route::{self, Forwarded};
 use crate::tls_route::{self, PassedOn};
 use crate::written::{WrittenTable, WrittenText, inline, list, text};
 
@@ -75,15 +76,18 @@ pub fn translate(
     let (passed_on, of_tls_routes, more) =
         tls_route::translate(cluster, refused, &mut gateways, &mut backends);
     remarks.extend(more);
+    let of_tcp = tcp_route::translate(cluster, refused, &mut gateways, &mut backends);
+    remarks.extend(of_tcp.remarks);
     let taken = ports(&gateways);
     let https = Port { address: None, number: options.ingress_ports[1] };
     let hosts = on_port(&gateways, https).filter_map(|listener| listener.hostname());
     let gateway_hosts: BTreeSet<String> = hosts.map(str::to_ascii_lowercase).collect();
     let around = Around { cluster, options, refused, machine, taken: &taken, gateway_hosts: &gateway_hosts };
     let ingresses = ingress::translate(&around, &mut backends, &mut claims);
-    statuses.extend(gateways.iter().map(|gateway| gateway.status(options)));
+    statuses.extend(gateways.iter().flat_map(|gateway| gateway.statuses(options)));
     statuses.extend(of_routes);
     statuses.extend(of_tls_routes);
+    statuses.extend(of_tcp.statuses);
     statuses.extend(ingresses.statuses.iter().cloned());
     statuses.extend(backends.policies.statuses(&gateways));
 
@@ -94,7 +98,8 @@ pub fn translate(
     for table in ready(options) {
         written.table(None, &table);
     }
-    for (owner, table) in listen((&gateways, &ingresses), cluster, passed_on, &mut backends, &mut files) {
+    let onward = Onward { passed_on, forwarded: of_tcp.forwarded };
+    for (owner, table) in listen((&gateways, &ingresses), cluster, onward, &mut backends, &mut files) {
         written.table(Some(owner), &table);
     }
     for (owner, table) in routes.into_iter().chain(ingresses.routes) {
@@ -111,6 +116,12 @@ pub fn translate(
     }
     let unreadable = cluster.unreadable.iter().map(|(object, why)| (object.clone(), why.clone()));
     Translation { written, files, statuses, unreadable: unreadable.collect(), remarks }
+}
+
+/// Where listeners forward connections without HTTP.
+struct Onward {
+    passed_on: PassedOn,
+    forwarded: Forwarded,
 }
 
 /// The readiness endpoint: the proxy listens only once the cluster was read.
@@ -130,7 +141,7 @@ fn ready(options: &OperatorOptions) -> [WrittenTable; 2] {
 fn listen(
     (gateways, ingresses): (&[OwnGateway<'_>], &Ingresses),
     cluster: &Cluster,
-    mut passed_on: PassedOn,
+    mut onward: Onward,
     backends: &mut Backends<'_>,
     files: &mut BTreeMap<String, Vec<u8>>,
 ) -> Vec<(Reference, WrittenTable)> {
@@ -165,13 +176,19 @@ fn listen(
             let by_name = (!by_name.is_empty()).then(|| ("client_certificates_by_name", list(by_name)));
             inline([certificates].into_iter().chain(refuses).chain(all).chain(by_name))
         });
-        // Connections without a route get no server.
-        let tcp = (protocol == ListenerProtocol::Tls).then(|| text(&backends.invalid()));
+        let forwarded = onward.forwarded.remove(&port);
+        let owner = forwarded.as_ref().map_or(owner, |(route, _)| route.clone());
+        let tcp = match (protocol, forwarded) {
+            (_, Some((_, to))) => Some(to),
+            // Connections without a route get no server.
+            (ListenerProtocol::Tls | ListenerProtocol::Tcp, None) => Some(text(&backends.invalid())),
+            (ListenerProtocol::Http | ListenerProtocol::Https, None) => None,
+        };
         let table = WrittenTable::new("[[listen]]")
             .with("address", text(&port.to_string()))
             .maybe("tls", tls)
             .maybe("tcp", tcp)
-            .maybe("passthrough", passed_on.remove(&port).map(list));
+            .maybe("passthrough", onward.passed_on.remove(&port).map(list));
         tables.push((owner, table));
     }
     tables
@@ -199,11 +216,16 @@ fn ports(gateways: &[OwnGateway<'_>]) -> BTreeMap<Port, ListenerProtocol> {
     listeners.filter_map(|listener| Some((listener.port, listener.served()?))).collect()
 }
 
+/// Returns the object whose listener uses a port first.
 fn owner(gateways: &[OwnGateway<'_>], port: Port) -> Option<Reference> {
-    let has = |gateway: &&OwnGateway<'_>| {
-        gateway.listeners.iter().any(|listener| listener.port == port && listener.served().is_some())
-    };
-    gateways.iter().find(has).map(|gateway| Reference::new(ObjectKind::Gateway, &gateway.gateway.metadata))
+    gateways.iter().find_map(|gateway| {
+        let mut listeners = gateway.listeners.iter();
+        let first = listeners.find(|listener| listener.port == port && listener.served().is_some())?;
+        Some(match first.set {
+            None => Reference::new(ObjectKind::Gateway, &gateway.gateway.metadata),
+            Some(set) => Reference::new(ObjectKind::ListenerSet, &gateway.sets[set].set.metadata),
+        })
+    })
 }
 
 /// Claims hostnames of listeners without a route: their requests must not reach routes of a less specific listener.

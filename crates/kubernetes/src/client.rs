@@ -1,6 +1,7 @@
 //! A client of the API of Kubernetes over HTTP/1.1: lists, watches, statuses and leases.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway::{ObjectKind, Reference};
@@ -59,6 +60,8 @@ impl ClusterFailure {
 #[derive(Clone)]
 pub struct ClusterClient {
     access: Arc<ClusterCredentials>,
+    /// Kinds that the cluster knows by their older path alone.
+    older: Arc<Mutex<BTreeSet<ObjectKind>>>,
 }
 
 pub(crate) struct KindWatch {
@@ -79,16 +82,36 @@ type Open = ClientStream<Box<dyn DialedStream>>;
 impl ClusterClient {
     /// Fails on mistakes in the files for TLS.
     pub fn new(access: ClusterCredentials) -> Result<Self, String> {
-        let client = Self { access: Arc::new(access) };
+        let client = Self { access: Arc::new(access), older: Arc::default() };
         client.tls()?;
         Ok(client)
     }
 
-    /// Lists all objects of a kind, with the version of the list.
+    /// Lists all objects of a kind, with the version of the list. Asks for the older path of the kind if the cluster does not
+    /// know the other one; watches and statuses then use the same path.
     pub(crate) async fn list(&self, kind: ObjectKind) -> Result<(Vec<Value>, String), ClusterFailure> {
+        let (listed, is_older) = match (self.list_at(kind, kind.path()).await, kind.older_path()) {
+            (Err(failure), Some(older)) if failure.is_missing() => (self.list_at(kind, older).await, true),
+            (listed, _) => (listed, false),
+        };
+        let listed = listed?;
+        let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_older {
+            older.insert(kind);
+        } else {
+            older.remove(&kind);
+        }
+        Ok(listed)
+    }
+
+    async fn list_at(
+        &self,
+        kind: ObjectKind,
+        place: KindPath,
+    ) -> Result<(Vec<Value>, String), ClusterFailure> {
         let (mut objects, mut next) = (Vec::new(), String::new());
         loop {
-            let path = format!("{}?limit={PAGE}{}{}", path(kind, ""), only(kind), continued(&next));
+            let path = format!("{}?limit={PAGE}{}{}", path(place, ""), only(kind), continued(&next));
             let mut page = self.call("GET", &path, "", Value::Null).await?;
             let text = |key: &str| page["metadata"][key].as_str().unwrap_or_default().to_owned();
             let (version, rest) = (text("resourceVersion"), text("continue"));
@@ -112,7 +135,7 @@ impl ClusterClient {
     pub(crate) async fn watch(&self, kind: ObjectKind, version: &str) -> Result<KindWatch, ClusterFailure> {
         let path = format!(
             "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}{}",
-            path(kind, ""),
+            path(self.known_path(kind), ""),
             only(kind)
         );
         let begin = async {
@@ -132,9 +155,16 @@ impl ClusterClient {
         version: &str,
         status: &Value,
     ) -> Result<(), ClusterFailure> {
-        let path = format!("{}/{}/status", path(object.kind, &object.namespace), object.name);
+        let path =
+            format!("{}/{}/status", path(self.known_path(object.kind), &object.namespace), object.name);
         let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
         self.call("PATCH", &path, "application/merge-patch+json", patch).await.map(drop)
+    }
+
+    /// Returns the path by which the cluster knows a kind.
+    fn known_path(&self, kind: ObjectKind) -> KindPath {
+        let is_older = self.older.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind);
+        kind.older_path().filter(|_| is_older).unwrap_or_else(|| kind.path())
     }
 
     pub(crate) async fn lease(&self, namespace: &str, name: &str) -> Result<Value, ClusterFailure> {
@@ -291,8 +321,10 @@ async fn refusal(status: u16, open: &mut Open) -> ClusterFailure {
     ClusterFailure::Refused(status, object["message"].as_str().unwrap_or_default().to_owned())
 }
 
-fn path(kind: ObjectKind, namespace: &str) -> String {
-    let (group, version, plural) = kind.path();
+/// Group, version and plural of a kind.
+type KindPath = (&'static str, &'static str, &'static str);
+
+fn path((group, version, plural): KindPath, namespace: &str) -> String {
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     match namespace {
         "" => format!("{root}/{plural}"),
@@ -340,30 +372,33 @@ mod tests {
             lists.flat_map(|list| list.split(", ")).collect()
         };
         let (read, patched) = (permitted("list, watch"), permitted("patch"));
-        for kind in ObjectKind::ALL {
-            let (group, _, plural) = kind.path();
+        let paths = ObjectKind::ALL.iter().flat_map(|kind| [Some(kind.path()), kind.older_path()]).flatten();
+        let plurals: BTreeSet<&str> = paths.clone().map(|(_, _, plural)| plural).collect();
+        for (group, _, plural) in paths {
             assert!(read.contains(&plural), "{plural}");
             assert!(group.is_empty() || manifests.contains(&format!("- apiGroups: [{group}]")), "{group}");
         }
         let statuses = [
             "gatewayclasses/status",
             "gateways/status",
+            "listenersets/status",
             "httproutes/status",
             "grpcroutes/status",
             "tlsroutes/status",
+            "tcproutes/status",
             "backendtlspolicies/status",
+            "xlistenersets/status",
             "ingresses/status",
         ];
-        // Secrets are read by two types.
-        assert_eq!((read.len() + 1, patched), (ObjectKind::ALL.len(), statuses.to_vec()));
+        assert_eq!((read.len(), patched), (plurals.len(), statuses.to_vec()));
         assert_eq!(permitted("create, patch"), ["events"]);
     }
 
     #[test]
     fn paths_are_those_of_the_api() {
-        assert_eq!(path(ObjectKind::Secret, ""), "/api/v1/secrets");
+        assert_eq!(path(ObjectKind::Secret.path(), ""), "/api/v1/secrets");
         let of_namespace = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes";
-        assert_eq!(path(ObjectKind::HttpRoute, "shop"), of_namespace);
+        assert_eq!(path(ObjectKind::HttpRoute.path(), "shop"), of_namespace);
         assert_eq!(continued(""), "");
         assert_eq!(continued("a+/="), "&continue=a%2B%2F%3D");
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use ::route::NamedValues;
+use ::route::{NamedValues, Split};
 use logline::Needs;
 
 use crate::checks::acme::check_acme;
@@ -29,7 +29,8 @@ use crate::tables::fault::resolve::faults;
 use crate::tables::file::File;
 use crate::tables::headers::check_header_sets;
 use crate::tables::listen::{
-    Listen, Listener, Passthrough, listener_names, passthrough as passthrough_options,
+    Listen, Listener, Passthrough, layer4 as layer4_options, listener_names,
+    passthrough as passthrough_options,
 };
 use crate::tables::log::{self, LoggedValues, needs_of_value};
 use crate::tables::names::{Names, unique};
@@ -152,13 +153,12 @@ fn is_unix(listen: &Listen) -> bool {
 /// Where a listener passes connections on to without looking at what is in them.
 #[derive(Default)]
 struct Onward {
-    tcp: Option<usize>,
+    tcp: Option<Split>,
     passthrough: Vec<Passthrough>,
 }
 
 fn onward(listen: &Listen, names: &Names<'_>, reader: &mut Reader<'_>) -> Onward {
-    let tcp = listen.tcp.as_ref();
-    let tcp = tcp.and_then(|Located { value, at }| names.tcp_upstream("tcp", value, at, reader));
+    let tcp = listen.tcp.as_ref().and_then(|tcp| layer4_options::resolve(tcp, names, reader));
     Onward { tcp, passthrough: passthrough_options::resolve(listen, names, reader) }
 }
 
@@ -235,7 +235,8 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], onward: &[Onward], read
     warn_of_unused_consul(file, reader);
     let of_routes = routes.iter().flatten().flat_map(Route::upstreams);
     let of_listeners = onward.iter().flat_map(|onward| {
-        onward.tcp.into_iter().chain(onward.passthrough.iter().flat_map(Passthrough::upstreams))
+        let tcp = onward.tcp.iter().flat_map(|to| to.shares().map(|(upstream, _)| upstream));
+        tcp.chain(onward.passthrough.iter().flat_map(Passthrough::upstreams))
     });
     let used: HashSet<usize> = of_routes.chain(of_listeners).collect();
     for (index, (at, name, _)) in file.upstreams.iter().enumerate() {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use ::route::Split;
 use mistake::{LineMap, Mistake};
 use shape::{ConnectionFault, Fault};
 
@@ -87,10 +88,9 @@ impl Part {
                 broken.add(format!("route {:?}: its upstream or listener does not exist", route.name), "");
             }
         }
-        for Listener { name, tcp, passthrough, .. } in &settings.listeners {
-            let passed = passthrough.iter().flat_map(Passthrough::upstreams);
-            if !tcp.iter().copied().chain(passed).all(|index| known(&index)) {
-                broken.add(format!("listener {name:?}: its upstream does not exist"), "");
+        for listener in &settings.listeners {
+            if !listener.passes_on_to().all(|index| known(&index)) {
+                broken.add(format!("listener {:?}: its upstream does not exist", listener.name), "");
             }
         }
         !broken.0.is_empty()
@@ -137,7 +137,7 @@ fn is_around(settings: &Settings) -> impl PartialEq {
     let Settings { faults, cache, redis, acme, listeners, .. } = settings;
     let listeners = listeners.iter().map(|listener| {
         let Listener { name, address, passthrough, tls, http3, tcp, .. } = listener;
-        (name.clone(), address.clone(), passthrough.clone(), tls.clone(), *http3, *tcp)
+        (name.clone(), address.clone(), passthrough.clone(), tls.clone(), *http3, tcp.clone())
     });
     (faults.clone(), cache.clone(), redis.clone(), acme.clone(), listeners.collect::<Vec<_>>())
 }
@@ -236,9 +236,12 @@ fn check_listener(listener: &Listener, settings: &Settings, broken: &mut Broken)
         }
     };
     let is_http3 = |index: usize| settings.upstreams[index].protocol == Protocol::Http3;
-    refuse(tcp.is_some_and(is_http3), "tcp: an upstream with protocol = \"h3\" cannot carry TCP", "");
+    let carries = |is_one: &dyn Fn(usize) -> bool| {
+        tcp.iter().flat_map(Split::shares).any(|(upstream, _)| is_one(upstream))
+    };
+    refuse(carries(&is_http3), "tcp: an upstream with protocol = \"h3\" cannot carry TCP", "");
     let is_fastcgi = |index: usize| settings.upstreams[index].protocol == Protocol::Fastcgi;
-    refuse(tcp.is_some_and(is_fastcgi), "tcp: an upstream with fcgi:// servers gets requests, not bytes", "");
+    refuse(carries(&is_fastcgi), "tcp: an upstream with fcgi:// servers gets requests, not bytes", "");
     let has_https =
         |index: usize| settings.upstreams[index].servers.iter().any(|it| it.scheme == Scheme::Https);
     let is_in_tls = passthrough.iter().flat_map(Passthrough::upstreams).any(has_https);

@@ -11,10 +11,11 @@ use crate::option::bandwidth::{BANDWIDTH, Bandwidths};
 use crate::option::bottleneck::BOTTLENECK;
 use crate::option::delay::{DELAY, LOSS};
 use crate::option::host::{ANY_LISTEN_ADDRESS, ListenAddress, NETWORK_KIND};
-use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, UPSTREAM_NAME, located};
-use crate::option::pairs::OneOrMany;
+use crate::option::kind::{At, List, Located, Maybe, Name, Switch, Text, located};
+use crate::option::pairs::{OneOrMany, Pair};
 use crate::option::range::{Count, NonZero, Unit};
 use crate::option::table::{Element, Table, key, required};
+use crate::tables::listen::layer4::SharesKind;
 use crate::tables::listen::passthrough::{PASSTHROUGH, PassthroughWritten};
 use crate::tables::names::unique;
 use crate::tables::shaping::{DatagramRates, Link};
@@ -24,6 +25,8 @@ use crate::tables::values::{ValuesKind, ValuesWritten};
 
 /// Options of TLS that is passed on.
 pub(crate) mod passthrough;
+/// The option for bytes that are forwarded.
+pub(crate) mod layer4;
 
 /// A listener: an address that clients connect to.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,9 +37,9 @@ pub struct Listener {
     /// Networks whose connections must start with a PROXY header, of version 1 or 2. Connections from others never have
     /// one. Empty turns it off. Peers of a Unix socket count as 127.0.0.1.
     pub proxy_protocol: Vec<IpNet>,
-    /// Passes on all bytes without HTTP to this upstream, an index into `Settings::upstreams`. Routes are then ignored,
-    /// `http2` is meaningless, and `redirect_to_https` and `hsts` are not allowed.
-    pub tcp: Option<usize>,
+    /// Passes on all bytes without HTTP to these shares of `Settings::upstreams`. Routes are then ignored, `http2` is
+    /// meaningless, and `redirect_to_https` and `hsts` are not allowed.
+    pub tcp: Option<Split>,
     /// TLS that is passed on as it is, by the name that the client asks for; all other connections are for `tls`, or else
     /// for `tcp`.
     pub passthrough: Vec<Passthrough>,
@@ -81,6 +84,12 @@ impl Passthrough {
 }
 
 impl Listener {
+    /// The upstreams that get connections without HTTP, as indices into `Settings::upstreams`.
+    pub fn passes_on_to(&self) -> impl Iterator<Item = usize> {
+        let tcp = self.tcp.iter().flat_map(|to| to.shares().map(|(upstream, _)| upstream));
+        tcp.chain(self.passthrough.iter().flat_map(Passthrough::upstreams))
+    }
+
     /// An HTTP listener at a TCP address, with defaults.
     pub fn plain(address: SocketAddr) -> Self {
         Self::at(ListenAddress::Tcp(address))
@@ -114,7 +123,7 @@ pub(crate) struct Listen {
     pub(crate) values: ValuesWritten,
     pub(crate) address: Option<Located<ListenAddress>>,
     pub(crate) proxy_protocol: Vec<IpNet>,
-    pub(crate) tcp: Option<Located<String>>,
+    pub(crate) tcp: Option<Located<Vec<Pair<String, u32>>>>,
     pub(crate) passthrough: Vec<Element<PassthroughWritten>>,
     pub(crate) tls: Option<Element<ServerTlsWritten>>,
     pub(crate) redirect_to_https: Located<bool>,
@@ -199,10 +208,11 @@ pub(crate) static LISTEN: Table<Listen> = Table {
         ),
         key!(
             "tcp",
-            Maybe(At(UPSTREAM_NAME)),
+            Maybe(At(SharesKind)),
             Listen.tcp,
             "Forwards the bytes of each connection to this upstream (layer 4), without routes. With `tls` \
-             the proxy decrypts them first.",
+             the proxy decrypts them first. `{ old = 9, new = 1 }` distributes connections over several \
+             upstreams by weight.",
         ),
         key!(
             "passthrough",

@@ -126,9 +126,6 @@ fn what_cannot_be_verified_is_not_served() {
         assert!(messages(&translation, ObjectKind::Gateway, "edge").contains(why), "{default}");
         assert!(rules(&translation).is_empty(), "{default}");
     }
-    let tls = json!({ "backend": { "clientCertificateRef": { "name": "web" } } });
-    let translation = translated(&with(&[https("all", 443, Value::Null)], &tls));
-    assert!(messages(&translation, ObjectKind::Gateway, "edge").contains("tls: not supported: backend"));
     // One of several references is missing: the others count.
     let mut some = validation("ca");
     some["validation"]["caCertificateRefs"]

@@ -37,7 +37,9 @@ fn a_gateway_that_is_served_says_so_and_where() {
     let told = conditions(&translation, ObjectKind::Gateway, "edge");
     assert_eq!(
         told,
-        format!("Accepted=Accepted Programmed=Programmed | http 0 [\"HTTPRoute\", \"GRPCRoute\"]: {WELL}")
+        format!(
+            "Accepted=Accepted Programmed=Programmed ResolvedRefs=ResolvedRefs | http 0 [\"HTTPRoute\", \"GRPCRoute\"]: {WELL}"
+        )
     );
     let status = translation
         .statuses
@@ -68,7 +70,7 @@ fn listeners_that_cannot_be_served_say_why() {
     };
     for (listener, expected) in [
         (
-            with(json!({ "protocol": "TCP" })),
+            with(json!({ "protocol": "UDP" })),
             "!Accepted=UnsupportedProtocol !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid",
         ),
         (
@@ -110,6 +112,10 @@ fn one_listener_that_is_well_keeps_a_gateway_accepted() {
             "Accepted=ListenersNotValid Programmed=Programmed",
         ),
         (vec![listener("b", 81, Value::Null)], "!Accepted=ListenersNotValid !Programmed=Invalid"),
+        (
+            vec![listener("a", 80, Value::Null), secured(json!([{ "name": "gone" }]))],
+            "Accepted=ListenersNotValid Programmed=Programmed !ResolvedRefs=ListenersNotResolved",
+        ),
     ] {
         let told = conditions(&translated(&with_listeners(&listeners)), ObjectKind::Gateway, "edge");
         assert!(told.starts_with(expected), "{told}");
@@ -278,7 +284,8 @@ fn gateways_share_ports_and_the_oldest_one_decides_what_is_spoken() {
     cluster.put(ObjectKind::HttpRoute, route);
     let translation = translated(&cluster);
     assert!(
-        conditions(&translation, ObjectKind::Gateway, "later").contains("Programmed=Programmed | http 1")
+        conditions(&translation, ObjectKind::Gateway, "later")
+            .contains("Programmed=Programmed ResolvedRefs=ResolvedRefs | http 1")
     );
     assert!(conditions(&translation, ObjectKind::Gateway, "latest").contains("!Accepted=PortUnavailable"));
     assert!(

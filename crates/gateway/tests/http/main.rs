@@ -12,6 +12,8 @@ mod attaching;
 mod backends;
 /// TLS passthrough.
 mod tls_routes;
+/// Bytes of connections.
+mod tcp_routes;
 /// Ingresses.
 mod ingresses;
 /// Authentication, sessions and canaries of Ingresses.
@@ -22,6 +24,10 @@ mod ingress_annotations;
 mod backend_tls;
 /// Certificates of clients at gateways.
 mod frontend_tls;
+/// Certificates of gateways for servers.
+mod client_identity;
+/// Listeners of ListenerSets.
+mod listener_sets;
 /// Routes of gRPC.
 mod grpc;
 /// Effects of filters.

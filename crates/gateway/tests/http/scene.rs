@@ -199,7 +199,8 @@ pub(crate) fn conditions(translation: &Translation, kind: ObjectKind, name: &str
         translation.statuses.iter().find(|status| status.object.kind == kind && status.object.name == name);
     match &status.expect("a status").found {
         StatusFindings::Class(conditions) => told(conditions),
-        StatusFindings::Gateway { conditions, listeners, .. } => {
+        StatusFindings::Gateway { conditions, listeners, .. }
+        | StatusFindings::ListenerSet { conditions, listeners, .. } => {
             let listeners = listeners.iter().map(|listener| {
                 let kinds: Vec<&str> = listener.kinds.iter().map(|(_, kind)| *kind).collect();
                 format!(
@@ -226,7 +227,8 @@ pub(crate) fn messages(translation: &Translation, kind: ObjectKind, name: &str) 
         translation.statuses.iter().find(|status| status.object.kind == kind && status.object.name == name);
     let conditions: Vec<gateway::StatusCondition> = match &status.expect("a status").found {
         StatusFindings::Class(conditions) => conditions.clone(),
-        StatusFindings::Gateway { conditions, listeners, .. } => {
+        StatusFindings::Gateway { conditions, listeners, .. }
+        | StatusFindings::ListenerSet { conditions, listeners, .. } => {
             let of_listeners = listeners.iter().flat_map(|listener| listener.conditions.clone());
             conditions.iter().cloned().chain(of_listeners).collect()
         }

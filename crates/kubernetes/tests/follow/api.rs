@@ -28,6 +28,8 @@ struct State {
     watches: Vec<(String, TcpStream)>,
     /// Statuses sent in place of a watch, by the plural.
     refusals: Vec<(String, u16)>,
+    /// Paths that get 404, by their beginning.
+    unknown: Vec<String>,
     /// Bodies sent in place of a list, by the plural.
     garbled: Vec<(String, Value)>,
     lease: Value,
@@ -90,6 +92,10 @@ impl Api {
         self.state().refusals.push((plural.to_owned(), status));
     }
 
+    pub(crate) fn does_not_know(&self, path: &str) {
+        self.state().unknown.push(path.to_owned());
+    }
+
     pub(crate) fn answers_list(&self, plural: &str, body: Value) {
         self.state().garbled.push((plural.to_owned(), body));
     }
@@ -134,8 +140,10 @@ impl Api {
             let plural = plural(&asked.path);
             let is_watch = asked.path.contains("watch=1");
             let mut state = self.state();
+            let is_unknown = state.unknown.iter().any(|path| asked.path.starts_with(path));
             let answer = match state.refusals.iter().position(|(known, _)| is_watch && *known == plural) {
                 Some(place) => Some((state.refusals.remove(place).1, json!({ "message": "refused" }))),
+                None if is_unknown => Some((404, json!({ "message": "not found" }))),
                 None if is_watch => None,
                 None => Some(state.answer(&asked, &plural)),
             };

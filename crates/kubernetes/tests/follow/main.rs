@@ -289,6 +289,34 @@ fn only_a_list_without_objects_says_that_there_are_none() {
     instance.serves(&[]);
 }
 
+/// CRDs before 1.6 have TCPRoutes as v1alpha2 alone, and some clusters have no CRD of them.
+#[test]
+fn a_kind_is_read_in_the_version_that_the_cluster_knows() {
+    let tcp_routes = |version: &str| format!("/apis/gateway.networking.k8s.io/{version}/tcproutes");
+    let route = || {
+        let spec = json!({ "parentRefs": [{ "name": "edge", "namespace": "infra" }],
+            "rules": [{ "backendRefs": [{ "name": "db", "port": 80 }] }] });
+        object("infra", "bytes", 3, spec)
+    };
+    for (unknown, expected) in
+        [(&[][..], Some("v1")), (&["v1"][..], Some("v1alpha2")), (&["v1", "v1alpha2"][..], None)]
+    {
+        let api = cluster(&["a"]);
+        api.has("tcproutes", route());
+        unknown.iter().for_each(|version| api.does_not_know(&tcp_routes(version)));
+        let instance = Instance::new(&api, None);
+        if expected.is_none() {
+            instance.says("the cluster does not know tcproutes");
+        }
+        instance.serves(&["infra/a/0/0"]);
+        let Some(version) = expected else { continue };
+        api.waits_for(1, |asked| asked.path.starts_with(&format!("{}?watch=1", tcp_routes(version))));
+        let status =
+            format!("/apis/gateway.networking.k8s.io/{version}/namespaces/infra/tcproutes/bytes/status");
+        api.waits_for(1, |asked| asked.method == "PATCH" && asked.path == status);
+    }
+}
+
 #[test]
 fn a_token_that_is_replaced_is_used_from_then_on() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -222,13 +222,14 @@ impl Layer4Counters<'_> {
     }
 }
 
-/// Returns the upstream of a connection: `to`, or the listener's current one, or its last one if it is removed.
+/// Returns the upstream of a connection: `to`, or one of the listener's by weight.
 fn upstream<'a>(
     snapshot: &'a Snapshot,
     client: &FrontConnection,
     to: Option<&(usize, String)>,
 ) -> Option<(usize, &'a Rc<WorkerUpstream>)> {
-    let (place, name) = to.or(snapshot.listener(&client.listening).passes_on.as_ref())?;
+    let shares = || snapshot.listener(&client.listening).passes_on.as_ref()?.draw(fastrand::u64(..));
+    let (place, name) = to.or_else(shares)?;
     // The index is from the plan under which the connection began. A reload may have moved the upstream.
     let has_name = |upstream: &&Rc<WorkerUpstream>| upstream.plan.config.name == *name;
     let upstreams = &snapshot.upstreams;

@@ -76,7 +76,7 @@ pub(crate) use forward_auth::{
     QuestionOutcome, RefusedAnswer,
 };
 pub(crate) use mirror::{Mirror, MirrorPermit as MirrorPlace};
-pub(crate) use passthrough::Passthrough;
+pub(crate) use passthrough::{Passthrough, UpstreamShares};
 pub(crate) use peers::Peers;
 pub use request_limits::SharedLimit;
 pub(crate) use request_limits::{ConcurrencyLimit, Limit};
@@ -163,8 +163,8 @@ pub struct PlanListener {
     pub(crate) passthrough: Option<Arc<Passthrough>>,
     /// Whether the ClientHello decides where a connection goes, or how it is secured.
     pub(crate) reads_client_hello: bool,
-    /// For layer 4: the index and name of the upstream.
-    pub(crate) passes_on: Option<(usize, String)>,
+    /// For layer 4: the upstreams.
+    pub(crate) passes_on: Option<UpstreamShares>,
     /// The bandwidth limits of bodies or forwarded bytes.
     pub(crate) limits: Option<Arc<BandwidthLimits>>,
     /// The limit on the connections of a client, and their counts.
@@ -370,7 +370,7 @@ impl Plan {
 
     /// Whether listeners, routes, upstreams and servers have the names of another plan, at the same indices.
     pub fn is_named_like(&self, other: &Self) -> bool {
-        let listener = |listener: &config::Listener| listener.tcp.map(|_| listener.name.clone());
+        let listener = |listener: &config::Listener| listener.tcp.as_ref().map(|_| listener.name.clone());
         let [own, others] = [self, other].map(|plan| plan.config.listeners.iter().map(listener));
         let server = |(one, other): (&Arc<ServerPlan>, &Arc<ServerPlan>)| one.label == other.label;
         // Parts that both plans share are equal without a comparison.
@@ -500,7 +500,7 @@ impl PlanListener {
                 &listener.bandwidths,
                 before.and_then(|before| before.limits.as_ref()),
             ),
-            passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
+            passes_on: listener.tcp.as_ref().map(|to| UpstreamShares::new(to, config)),
         })
     }
 }

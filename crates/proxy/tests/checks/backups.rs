@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use balance::{AddressPrefixes, EjectionSettings, SessionSource};
 use config::{Settings, StickySessions, StickyTable};
+use route::Split;
 use testkit::ports;
 
 use super::scene::{Scene, at_one_port, waits_until};
@@ -228,7 +229,7 @@ fn connections_of_layer_4_go_to_the_backup() {
     let scene = Scene::new(2, |config| {
         with_priorities(1, &[0, 1])(config);
         config.upstreams[0].servers.iter_mut().for_each(|server| server.scheme = config::Scheme::Tcp);
-        config.listeners[0].tcp = Some(0);
+        config.listeners[0].tcp = Split::new([(0, "", 1)]);
         config.routes.clear();
     });
     for _ in 0..20 {

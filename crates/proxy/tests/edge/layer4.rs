@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use config::{Listener, Settings};
-use route::ProxyVersion;
+use route::{ProxyVersion, Split};
 use testkit::http1::Http1Peer;
 use testkit::scene::valid;
 use testkit::wait::assert_soon;
@@ -20,7 +20,7 @@ fn scene(servers: usize) -> Scene {
 
 fn scene_with(servers: usize, change: impl FnOnce(&mut Set)) -> Scene {
     Scene::with(servers, |set| {
-        set.config.listeners[0].tcp = Some(0);
+        set.config.listeners[0].tcp = Split::new([(0, "", 1)]);
         set.config.routes.clear();
         change(set);
     })
@@ -64,7 +64,9 @@ fn much_passes_unchanged_both_ways_at_once() {
     const BYTES: usize = 8 << 20;
     let bytes: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
     let scene = scene_with(1, |set| {
-        set.config.listeners.push(Listener { tcp: Some(0), ..unix_listener(set.directory.join("front")) });
+        set.config
+            .listeners
+            .push(Listener { tcp: Split::new([(0, "", 1)]), ..unix_listener(set.directory.join("front")) });
     });
     for listener in 0..2 {
         let (client, server) = (scene.client_of(listener), scene.accept(0));
@@ -138,7 +140,7 @@ fn another_server_is_tried_where_one_cannot_be_reached() {
 #[test]
 fn a_client_without_a_server_is_let_go() {
     let scene = Scene::with(0, |set| {
-        set.config.listeners[0].tcp = Some(0);
+        set.config.listeners[0].tcp = Split::new([(0, "", 1)]);
         set.config.routes.clear();
         set.config.upstreams[0].servers = vec![url(NOBODY)];
     });
@@ -237,7 +239,7 @@ fn the_client_is_introduced_to_the_server() {
 fn a_connection_outlives_reloads_and_its_listener() {
     let mut config = None;
     let scene = scene_with(2, |set| {
-        set.config.listeners.push(Listener { tcp: Some(0), ..Listener::plain(loopback()) });
+        set.config.listeners.push(Listener { tcp: Split::new([(0, "", 1)]), ..Listener::plain(loopback()) });
         config = Some(set.config.clone());
     });
     let config = config.expect("it was made");
@@ -264,10 +266,40 @@ fn a_listener_may_begin_to_pass_on() {
     let mut found = None;
     let scene = Scene::with(1, |set| found = Some(set.config.clone()));
     let mut config = found.expect("it was made");
-    config.listeners[0].tcp = Some(0);
+    config.listeners[0].tcp = Split::new([(0, "", 1)]);
     scene.running.reload(valid(config)).expect("nothing is wrong with it");
     let (mut client, mut server) = (scene.client(), scene.accept(0));
     says(&mut server, &mut client, "welcome");
+}
+
+#[test]
+fn connections_are_shared_among_upstreams_by_weight() {
+    const CONNECTIONS: usize = 64;
+    let mut log = None;
+    let scene = scene_with(1, |set| {
+        let first = config::Upstream::clone(&set.config.upstreams[0]);
+        set.config.upstreams.push(config::Upstream { name: "other".to_owned(), ..first.clone() }.into());
+        set.config.upstreams.push(config::Upstream { name: "unused".to_owned(), ..first }.into());
+        let shares = [(0, "default", 3), (1, "other", 1), (2, "unused", 0)];
+        set.config.listeners[0].tcp = Split::new(shares);
+        log = Some(set.logs());
+    });
+    for _ in 0..CONNECTIONS {
+        let (mut client, mut server) = (scene.client(), scene.accept(0));
+        says(&mut server, &mut client, "welcome");
+        server.half_closes();
+        client.gets_the_end();
+        client.half_closes();
+        server.gets_the_end();
+    }
+    let lines = scene.log_lines(&log.expect("it was made"));
+    let of = |name: &str| {
+        let is_it = |line: &&String| line.contains(&format!("\"upstream\":\"{name}\""));
+        lines.iter().filter(is_it).count()
+    };
+    // By chance, one of them misses all connections in one of 10⁸ runs.
+    assert!(of("default") > 0 && of("other") > 0, "{lines:?}");
+    assert_eq!(of("default") + of("other"), CONNECTIONS, "{lines:?}");
 }
 
 #[test]

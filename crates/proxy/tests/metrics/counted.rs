@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use balance::{CheckSettings, EjectionSettings};
 use config::{Check, Listener, Probe};
+use route::Split;
 
 use super::scene::{Scene, config, loopback, name, nobody, server};
 
@@ -133,7 +134,11 @@ fn connections_that_are_passed_on_by_listener_and_server() {
     let mut config = config(&[("/", 0)], &[("app", &[&good]), ("gone", &[&gone])]);
     for upstream in [0, 1] {
         let name = format!("tcp {upstream}");
-        config.listeners.push(Listener { name, tcp: Some(upstream), ..Listener::plain(loopback()) });
+        config.listeners.push(Listener {
+            name,
+            tcp: Split::new([(upstream, "", 1)]),
+            ..Listener::plain(loopback())
+        });
     }
     let scene = Scene::with(config);
     let request = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";

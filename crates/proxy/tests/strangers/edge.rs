@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use config::{CertificateFiles, Certificates, KeyPair, ListenAddress, Listener, ListenerTls, Settings};
 use control::Running;
-use route::ProxyVersion;
+use route::{ProxyVersion, Split};
 use testkit::scene::valid;
 
 use super::curl::curl;
@@ -107,12 +107,15 @@ fn what_is_passed_on_arrives() {
     let Secured { tls, pair, .. } = nginx.secured.as_ref().expect("it has a certificate");
     let cert = pair.cert.to_str().expect("is text");
     let through = proxy_to(&format!("tcp://{tls}"), |config| {
-        config.listeners[0].tcp = Some(0);
+        config.listeners[0].tcp = Split::new([(0, "", 1)]);
         config.routes.clear();
     });
     let ends_here = proxy_to(&format!("tcp://{}", nginx.address), |config| {
-        config.listeners[0] =
-            Listener { tls: Some(tls_of(pair)), tcp: Some(0), ..Listener::plain(any_port()) };
+        config.listeners[0] = Listener {
+            tls: Some(tls_of(pair)),
+            tcp: Split::new([(0, "", 1)]),
+            ..Listener::plain(any_port())
+        };
         config.routes.clear();
     });
     let get = |proxy: &Running, path: &str| {

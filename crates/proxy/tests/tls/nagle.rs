@@ -9,6 +9,7 @@ use nix::getsockopt_impl;
 use nix::libc;
 use nix::sys::socket::GetSockOpt;
 use nix::sys::socket::sockopt::GetStruct;
+use route::Split;
 use rustls::HandshakeKind;
 use rustls::version::{TLS12, TLS13};
 use testkit::tls::{TestAuthority, TlsEnd};
@@ -145,7 +146,7 @@ fn a_server_that_speaks_first_has_the_whole_handshake() {
         let authority = TestAuthority::new();
         let tls = authority.server(&authority.issue(&["a.example"]), version);
         let scene = Scene::to_tls(authority, tls, |config, _| {
-            config.listeners[0].tcp = Some(0);
+            config.listeners[0].tcp = Split::new([(0, "", 1)]);
         });
         let mut client = scene.client();
         let mut server = scene.accept();

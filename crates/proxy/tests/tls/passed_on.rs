@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use config::{Passthrough, Settings, Upstream};
+use route::Split;
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, ServerConfig};
@@ -184,7 +185,7 @@ fn protocols_choose_among_the_clients_of_a_name() {
 fn the_default_gets_what_no_name_is_for() {
     let stage = Stage::new(|config| {
         config.listeners[0].tls = None;
-        config.listeners[0].tcp = Some(0);
+        config.listeners[0].tcp = Split::new([(0, "", 1)]);
         config.timeouts.client_header = std::time::Duration::from_millis(200);
     });
     let (_, named) = hello(&stage.client(), "other.example");

@@ -2,6 +2,8 @@
 
 /// The cluster.
 mod cluster;
+/// Listeners for bytes, and of other objects.
+mod listeners;
 /// The conformance suite of the Gateway API.
 mod conformance;
 
@@ -57,6 +59,9 @@ pub(super) fn check(
     scene.gateway_over_http_and_https()?;
     scene.tls_to_servers()?;
     scene.tls_that_is_passed_on()?;
+    scene.bytes_of_connections()?;
+    scene.listeners_of_a_set()?;
+    scene.certificate_for_servers()?;
     scene.ingress()?;
     scene.endpoints_move()?;
     scene.without_the_api_server()
@@ -111,6 +116,9 @@ struct KubernetesScene<'s> {
     http: SocketAddr,
     https: SocketAddr,
     passed_on: SocketAddr,
+    bytes: SocketAddr,
+    /// For a ListenerSet.
+    more: SocketAddr,
     ingress: [SocketAddr; 2],
     gateway: Process,
     servers: Vec<Process>,
@@ -119,6 +127,7 @@ struct KubernetesScene<'s> {
 impl<'s> KubernetesScene<'s> {
     fn start(cluster: Cluster<'s>, vanward: &'s Path, folder: &'s Path) -> Result<Self, String> {
         let [http, https, passed_on] = [free_address()?, free_address()?, free_address()?];
+        let [bytes, more] = [free_address()?, free_address()?];
         let ingress = [free_address()?, free_address()?];
         let ready = free_address()?;
         let mut command = Command::new(vanward);
@@ -129,8 +138,9 @@ impl<'s> KubernetesScene<'s> {
         command.args(["--gateway-ready", &ready.to_string()]);
         command.args(["--ingress-ports", &format!("{},{}", ingress[0].port(), ingress[1].port())]);
         let gateway = Process::start("gateway", &mut command, folder)?.listening_on(ready)?;
+        let servers = Vec::new();
         let scene =
-            Self { cluster, folder, vanward, http, https, passed_on, ingress, gateway, servers: Vec::new() };
+            Self { cluster, folder, vanward, http, https, passed_on, bytes, more, ingress, gateway, servers };
         for name in ["infra", "shop"] {
             scene.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }))?;
         }
@@ -149,6 +159,11 @@ impl<'s> KubernetesScene<'s> {
         let mut process = Process::start(&name, &mut command, self.folder)?;
         let address = process.addresses()?.first().copied().ok_or("the origin listens nowhere")?;
         self.servers.push(process);
+        self.service(service, address)
+    }
+
+    /// Makes a service with one endpoint.
+    fn service(&self, service: &str, address: SocketAddr) -> Result<(), String> {
         self.apply(&json!({ "apiVersion": "v1", "kind": "Service", "metadata": named(service),
             "spec": { "clusterIP": "None", "ports": [{ "name": "web", "port": 80 }] } }))?;
         let mut metadata = named(&format!("{service}-1"));
@@ -215,15 +230,7 @@ impl KubernetesScene<'_> {
         };
         let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| error.to_string());
         self.apply(&secret(&read(&self.cluster.pair.cert)?, &read(&self.cluster.pair.key)?))?;
-        let from_all = json!({ "namespaces": { "from": "All" } });
-        self.apply(&json!({ "apiVersion": GATEWAY, "kind": "Gateway", "metadata": { "name": "edge", "namespace": "infra" },
-            "spec": { "gatewayClassName": "vanward", "listeners": [
-                { "name": "http", "port": self.http.port(), "protocol": "HTTP", "allowedRoutes": from_all },
-                { "name": "https", "port": self.https.port(), "protocol": "HTTPS", "hostname": "localhost",
-                    "tls": { "certificateRefs": [{ "name": "web" }] }, "allowedRoutes": from_all },
-                { "name": "tls", "port": self.passed_on.port(), "protocol": "TLS", "tls": { "mode": "Passthrough" },
-                    "allowedRoutes": from_all },
-            ] } }))?;
+        self.apply_edge(None)?;
         self.serve("cart", &[])?;
         self.route("cart", "cart")?;
         self.gets("http://cart.example/", self.http, 200)?;

@@ -1,4 +1,5 @@
-//! Routes undecrypted TLS by the server name and the protocols that a client requests.
+//! Selects upstreams for layer 4: undecrypted TLS by the server name and the protocols that a client requests, and shares
+//! by weight.
 
 use config::Config;
 use route::Split;
@@ -17,9 +18,33 @@ pub(crate) struct Passthrough {
 struct PassthroughRule {
     /// The client must offer one of these (ALPN); empty accepts any client.
     protocols: Vec<String>,
+    to: UpstreamShares,
+}
+
+/// Upstreams that get connections by weight.
+#[derive(Debug)]
+pub(crate) struct UpstreamShares {
     to: Split,
     /// Indices and names of the upstreams.
     upstreams: Vec<(usize, String)>,
+}
+
+impl UpstreamShares {
+    pub(crate) fn new(to: &Split, config: &Config) -> Self {
+        let named = |(index, _): (usize, u32)| (index, config.upstreams[index].name.clone());
+        Self { to: to.clone(), upstreams: to.shares().map(named).collect() }
+    }
+
+    /// Returns index and name of the upstream for a random number.
+    pub(crate) fn draw(&self, random: u64) -> Option<&(usize, String)> {
+        match self.upstreams.as_slice() {
+            [only] => Some(only),
+            several => {
+                let drawn = self.to.among(|_| true).draw(random);
+                several.iter().find(|(upstream, _)| *upstream == drawn)
+            }
+        }
+    }
 }
 
 impl Passthrough {
@@ -29,8 +54,7 @@ impl Passthrough {
         let is_any = |names: &[String]| names.iter().any(|name| name == "*");
         let rules = passthrough.iter().map(|one| PassthroughRule {
             protocols: one.protocols.clone(),
-            to: one.to.clone(),
-            upstreams: one.upstreams().map(|index| (index, config.upstreams[index].name.clone())).collect(),
+            to: UpstreamShares::new(&one.to, config),
         });
         (!passthrough.is_empty()).then(|| Self {
             names: HostNames::new(passthrough.iter().map(|one| one.names.as_slice())),
@@ -48,9 +72,7 @@ impl Passthrough {
             let offers = |protocol: &String| hello.protocols.iter().any(|one| **one == *protocol.as_bytes());
             rule.protocols.is_empty() || rule.protocols.iter().any(offers)
         });
-        let rule = found?;
-        let drawn = rule.to.among(|_| true).draw(random);
-        rule.upstreams.iter().find(|(upstream, _)| *upstream == drawn)
+        found?.to.draw(random)
     }
 }
 
@@ -71,7 +93,7 @@ mod tests {
         settings.upstreams = ["app", "a", "b", "c", "d", "e"]
             .map(|name| Upstream { name: name.to_owned(), ..Upstream::clone(&first) }.into())
             .into();
-        settings.listeners[0].tcp = Some(0);
+        settings.listeners[0].tcp = Split::new([(0, "app", 1)]);
         let one = |names: &[&str], protocols: &[&str], upstream| config::Passthrough {
             names: names.iter().map(ToString::to_string).collect(),
             protocols: protocols.iter().map(ToString::to_string).collect(),
@@ -114,7 +136,7 @@ mod tests {
             Settings::for_servers(vec![address], vec!["http://127.0.0.1:1".parse().expect("is one")]);
         let first = settings.upstreams[0].clone();
         settings.upstreams.push(Upstream { name: "none".to_owned(), ..Upstream::clone(&first) }.into());
-        settings.listeners[0].tcp = Some(0);
+        settings.listeners[0].tcp = Split::new([(0, "app", 1)]);
         settings.listeners[0].passthrough = vec![config::Passthrough {
             names: vec!["*".to_owned()],
             protocols: Vec::new(),

@@ -100,8 +100,15 @@ impl<'s> Cluster<'s> {
             }
         }
         until("the API server knows the kinds", || {
-            let known = ["v1/gateways", "v1/httproutes", "v1/backendtlspolicies", "v1alpha2/tlsroutes"];
-            let ask = |kind: &&str| self.ask("GET", &format!("/apis/gateway.networking.k8s.io/{kind}"), None);
+            let known = [
+                "k8s.io/v1/gateways",
+                "k8s.io/v1/httproutes",
+                "k8s.io/v1/backendtlspolicies",
+                "k8s.io/v1alpha2/tlsroutes",
+                "k8s.io/v1alpha2/tcproutes",
+                "x-k8s.io/v1alpha1/xlistenersets",
+            ];
+            let ask = |kind: &&str| self.ask("GET", &format!("/apis/gateway.networking.{kind}"), None);
             let all: Result<Vec<_>, _> = known.iter().map(ask).collect();
             Ok(all?.iter().all(|(status, _)| *status == 200).then_some(()))
         })
