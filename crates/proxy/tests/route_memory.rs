@@ -4,6 +4,8 @@
 mod counting;
 
 use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 
 use counting::{HELD, MOST, show};
@@ -36,8 +38,17 @@ fn held(routes: usize, has_edits: bool) -> [isize; 3] {
     let reading = MOST.load(Relaxed) - before;
     let read = HELD.load(Relaxed) - before;
     let running = control::start(config).expect("it starts");
+    // A worker's own memory is allocated once it has answered.
+    let mut client = TcpStream::connect(running.addresses()[0]).expect("the proxy listens");
+    client.write_all(b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the proxy reads");
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).expect("the proxy answers");
+    assert_eq!(&answer, b"HTTP/1.1 405");
     let in_force = HELD.load(Relaxed) - before;
-    running.drain();
+    drop(client);
+    // What this run frees must not be counted in the next one.
+    running.stop();
+    running.wait();
     [reading, read, in_force]
 }
 
