@@ -200,7 +200,8 @@ mod tests {
         let value = |value: &Expression, later: &LaterFacts<'_>| {
             let mut text = Vec::new();
             let mut scratch = EvaluationScratch::new();
-            request(Some(&memory)).value_later(value, b"/", later, &mut scratch, &mut |part| text.extend(part));
+            request(Some(&memory))
+                .value_later(value, b"/", later, &mut scratch, &mut |part| text.extend(part));
             String::from_utf8(text).unwrap()
         };
         let before = LaterFacts { user: "ann", ..LaterFacts::default() };

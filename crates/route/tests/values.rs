@@ -187,13 +187,17 @@ fn values_have_stages() {
     let edits = |value: &str| {
         HeaderEdits::new([HeaderEdit::Set("A", value)], TemplateStage::Response, &values).expect("is known")
     };
-    for (value, of_user) in
-        [("$who", Some("values.who")), ("$plan", Some("values.plan")), ("$user", Some("$user")), ("$label $at", None)]
-    {
+    for (value, of_user) in [
+        ("$who", Some("values.who")),
+        ("$plan", Some("values.plan")),
+        ("$user", Some("$user")),
+        ("$label $at", None),
+    ] {
         assert_eq!(edits(value).user_variable(), of_user, "{value}");
         assert_eq!(edits(value).tells_user(), of_user.is_some(), "{value}");
     }
-    let key = |name: &str| RateKey(vec![RateKeyPart::Value(Arc::clone(values.find(name).expect("it is there")))]);
+    let key =
+        |name: &str| RateKey(vec![RateKeyPart::Value(Arc::clone(values.find(name).expect("it is there")))]);
     assert!(key("who").has_user() && key("plan").has_user() && !key("early").has_user());
     let rewrite = PathRewrite::whole("/$who/$early", &values).expect("is known after authentication");
     assert_eq!(rewrite.values_known(), ExchangeStage::Authenticated);
