@@ -286,11 +286,11 @@ fn values_of_later_facts_are_mistakes_in_earlier_places() {
         ),
         (
             "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", when = 'has(values.who)' }",
-            format!("6:41: when: values.who {of_user} expression is evaluated once a request has arrived; expected it in"),
+            format!("6:42: when: values.who {of_user} expression is evaluated once a request has arrived; expected it in"),
         ),
         (
             "upstream = \"blue\"\nmirror = { upstream = \"green\", when = 'values.failed' }",
-            format!("6:42: when: values.failed {of_status} expression is evaluated once the client is authenticated; {CONDITIONS}"),
+            format!("6:40: when: values.failed {of_status} expression is evaluated once the client is authenticated; {CONDITIONS}"),
         ),
         (
             "upstream = \"blue\"\nrequest_headers = { set = { X = \"a ${failed}\" } }",
@@ -310,7 +310,7 @@ fn values_of_later_facts_are_mistakes_in_earlier_places() {
         ),
         (
             "upstream = \"blue\"\nforward_auth = { upstream = \"green\", sign_in = \"/in/${who}\" }",
-            format!("6:65: sign_in: ${{who}} {of_user} text is filled in once a request has arrived; expected it where"),
+            format!("6:53: sign_in: ${{who}} {of_user} text is filled in once a request has arrived; expected it where"),
         ),
         (
             "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${failed}\" }",
