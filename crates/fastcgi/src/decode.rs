@@ -204,6 +204,11 @@ impl Decoder {
     /// Takes at least one byte, as far as the state goes.
     fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<(usize, Option<DecodedOutput<'a>>), Rule> {
         match self.state {
+            // Nearly always a whole header is here.
+            DecodeState::Header { len: 0, .. } if let Some(header) = bytes.first_chunk() => {
+                self.state = self.header(Header::decode(*header))?;
+                Ok((HEADER_BYTES, None))
+            }
             DecodeState::Header { held, len } => {
                 let (taken, held, len) = gather(held, len, bytes);
                 self.state = if usize::from(len) == HEADER_BYTES {

@@ -3,10 +3,11 @@
 //! A request head becomes BEGIN_REQUEST and PARAMS; its body follows in STDIN records. Each variable is sent once, so no
 //! field of a client can replace one of them.
 
-use std::io::Write;
 use std::net::SocketAddr;
 
-use http1::{BodyFraming, HttpVersion, Name, RequestHead, RequestTarget, host_without_port, request_framing};
+use http1::{
+    BodyFraming, FieldLine, HttpVersion, Name, RequestHead, RequestTarget, host_without_port, request_framing,
+};
 
 use crate::params::{ParamWriter, ParamsError, ParamsLimits, RequestOutline, VariableName};
 use crate::record::begin_request;
@@ -75,21 +76,42 @@ enum FieldUse {
     Ambiguous,
 }
 
-fn field_use(name: &[u8]) -> FieldUse {
+fn field_use(name: &[u8], known: Name) -> FieldUse {
     // PHP reads dots in names as underscores, too: `X.Real.IP` would be X-Real-IP. So only letters, digits and hyphens
     // are unambiguous (RFC 3875 §4.1.18).
-    if !name.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+    if !is_unambiguous(name) {
         return FieldUse::Ambiguous;
     }
     // Programs take HTTP_PROXY for the proxy that they have to use (CVE-2016-5385, httpoxy). There is no such field.
     if name.eq_ignore_ascii_case(b"proxy") {
         return FieldUse::Ambiguous;
     }
-    let known = Name::from_name(name);
     let is_elsewhere = known.is_hop_by_hop()
         || matches!(known, Name::Host | Name::ContentLength | Name::TransferEncoding | Name::Expect)
         || name.eq_ignore_ascii_case(b"content-type");
     if is_elsewhere { FieldUse::Elsewhere } else { FieldUse::Variable }
+}
+
+/// How many bytes of a name are examined at once, in vector registers.
+const NAME_PIECE: usize = 16;
+
+/// Whether a name has only letters, digits and hyphens.
+#[inline]
+fn is_unambiguous(name: &[u8]) -> bool {
+    let (pieces, rest) = name.as_chunks();
+    let mut piece = [b'-'; NAME_PIECE];
+    piece[..rest.len()].copy_from_slice(rest);
+    pieces.iter().all(are_unambiguous) && are_unambiguous(&piece)
+}
+
+#[inline(always)]
+fn are_unambiguous(piece: &[u8; NAME_PIECE]) -> bool {
+    // Without early exit, so that it compiles to vector instructions.
+    let mut all = true;
+    for byte in piece {
+        all &= byte.is_ascii_alphanumeric() | (*byte == b'-');
+    }
+    all
 }
 
 impl Request<'_> {
@@ -181,8 +203,7 @@ impl Request<'_> {
             variables.put(b"CONTENT_TYPE", &[field.value.for_bytes(self.bytes)])?;
         }
         if let Some(length) = body {
-            variables
-                .put(b"CONTENT_LENGTH", &[ParamText::from_arguments(format_args!("{length}")).bytes()])?;
+            variables.put_short(b"CONTENT_LENGTH", |out| push_number(length, out))?;
         }
         Ok(())
     }
@@ -210,30 +231,29 @@ impl Request<'_> {
         if self.is_tls {
             variables.put(b"HTTPS", &[b"on"])?;
         }
-        let address =
-            |socket: SocketAddr| ParamText::from_arguments(format_args!("{}", socket.ip().to_canonical()));
-        let port = |port: u16| ParamText::from_arguments(format_args!("{port}"));
         match self.client {
             Some(client) => {
-                variables.put(b"REMOTE_ADDR", &[address(client).bytes()])?;
-                variables.put(b"REMOTE_PORT", &[port(client.port()).bytes()])?;
+                variables.put_short(b"REMOTE_ADDR", |out| push_address(client, out))?;
+                variables.put_short(b"REMOTE_PORT", |out| push_number(client.port().into(), out))?;
             }
             // RFC 3875 §4.1.8: there is a REMOTE_ADDR. nginx says the same of a Unix socket.
             None => variables.put(b"REMOTE_ADDR", &[b"unix:"])?,
         }
         if let Some(local) = self.local {
-            variables.put(b"SERVER_ADDR", &[address(local).bytes()])?;
+            variables.put_short(b"SERVER_ADDR", |out| push_address(local, out))?;
         }
         // RFC 3875 §4.1.15: there is a SERVER_PORT.
         let default_port = if self.is_tls { 443 } else { 80 };
-        let known = self.port.or(self.local.map(|local| local.port()));
-        variables.put(b"SERVER_PORT", &[port(known.unwrap_or(default_port)).bytes()])?;
+        let port = self.port.or(self.local.map(|local| local.port())).unwrap_or(default_port);
+        variables.put_short(b"SERVER_PORT", |out| push_number(port.into(), out))?;
         // RFC 3875 §4.1.14: an HTTP/1.0 request may name no host, but there is a SERVER_NAME.
         let host = host_without_port(self.target.authority.for_bytes(self.bytes));
-        let address = self.local.map(address);
-        let fallback = address.as_ref().map_or(&b"localhost"[..], ParamText::bytes);
-        let name = self.server_name.unwrap_or(if host.is_empty() { fallback } else { host });
-        variables.put(b"SERVER_NAME", &[name])?;
+        match (self.server_name, self.local) {
+            (Some(name), _) => variables.put(b"SERVER_NAME", &[name])?,
+            (None, _) if !host.is_empty() => variables.put(b"SERVER_NAME", &[host])?,
+            (None, Some(local)) => variables.put_short(b"SERVER_NAME", |out| push_address(local, out))?,
+            (None, None) => variables.put(b"SERVER_NAME", &[b"localhost"])?,
+        }
         if let Some((user, scheme)) = self.user {
             variables.put(b"REMOTE_USER", &[user])?;
             variables.put(b"AUTH_TYPE", &[scheme])?;
@@ -248,35 +268,75 @@ impl Request<'_> {
         if !host.is_empty() {
             variables.put(b"HTTP_HOST", &[host])?;
         }
-        let fields = &self.head.fields;
+        let shared = shared_marks(self.head, self.bytes);
         let mut dropped = 0;
-        for (at, field) in fields.iter().enumerate() {
+        for (at, field) in self.head.fields.iter().enumerate() {
             let name = field.name.for_bytes(self.bytes);
-            match field_use(name) {
-                FieldUse::Elsewhere => continue,
-                FieldUse::Ambiguous => {
-                    dropped += 1;
-                    continue;
+            match field_use(name, field.known) {
+                FieldUse::Elsewhere => {}
+                FieldUse::Ambiguous => dropped += 1,
+                FieldUse::Variable if shared & mark(name) != 0 && self.has_namesake(at) => {
+                    self.write_list(at, variables)?;
                 }
-                FieldUse::Variable => {}
+                FieldUse::Variable => variables
+                    .put_parts(VariableName::Field(name), [field.value.for_bytes(self.bytes)].into_iter())?,
             }
-            let is_same = |other: &&http1::FieldLine| {
-                let other = other.name.for_bytes(self.bytes);
-                other.len() == name.len() && other.eq_ignore_ascii_case(name)
-            };
-            // RFC 3875 §4.1.18: fields of one name become one value, at the place of the first.
-            if fields[..at].iter().any(|field| is_same(&field)) {
-                continue;
-            }
-            // RFC 6265 §4.2.1: a list of cookies has semicolons, every other list commas.
-            let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
-            let others = fields[at + 1..].iter().filter(is_same);
-            let others = others.flat_map(|field| [separator, field.value.for_bytes(self.bytes)]);
-            let parts = std::iter::once(field.value.for_bytes(self.bytes)).chain(others);
-            variables.put_parts(VariableName::Field(name), parts)?;
         }
         Ok(dropped)
     }
+
+    fn is_named(&self, field: &FieldLine, name: &[u8]) -> bool {
+        let other = field.name.for_bytes(self.bytes);
+        other.len() == name.len() && other.eq_ignore_ascii_case(name)
+    }
+
+    /// Whether another field has the same name. Marks say only that one may.
+    #[inline(never)]
+    fn has_namesake(&self, at: usize) -> bool {
+        let fields = &self.head.fields;
+        let name = fields[at].name.for_bytes(self.bytes);
+        fields.iter().enumerate().any(|(other, field)| other != at && self.is_named(field, name))
+    }
+
+    /// Writes a field whose name others have, too.
+    #[cold]
+    fn write_list(&self, at: usize, variables: &mut Variables<'_, '_>) -> Result<(), ParamsError> {
+        let fields = &self.head.fields;
+        let name = fields[at].name.for_bytes(self.bytes);
+        // RFC 3875 §4.1.18: fields of one name become one value, at the place of the first.
+        if fields[..at].iter().any(|field| self.is_named(field, name)) {
+            return Ok(());
+        }
+        // RFC 6265 §4.2.1: a list of cookies has semicolons, every other list commas.
+        let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+        let others = fields[at + 1..].iter().filter(|field| self.is_named(field, name));
+        let others = others.flat_map(|field| [separator, field.value.for_bytes(self.bytes)]);
+        let parts = std::iter::once(fields[at].value.for_bytes(self.bytes)).chain(others);
+        variables.put_parts(VariableName::Field(name), parts)
+    }
+}
+
+/// The marks that more than one field has. All other fields have a name of their own, which is found without a comparison
+/// of each name with each other.
+fn shared_marks(head: &RequestHead, bytes: &[u8]) -> u64 {
+    let (mut seen, mut shared) = (0, 0);
+    for field in &head.fields {
+        let mark = mark(field.name.for_bytes(bytes));
+        shared |= seen & mark;
+        seen |= mark;
+    }
+    shared
+}
+
+/// One of 64 bits. Equal names have the same one, also in another case.
+#[inline(always)]
+fn mark(name: &[u8]) -> u64 {
+    let (Some(first), Some(last)) = (name.first(), name.last()) else { return 1 };
+    // Letters differ in this bit only, and hyphens and digits have it.
+    let (first, last) = (u32::from(first | 0x20), u32::from(last | 0x20));
+    // A factor with which the usual fields of browsers and proxies have different marks.
+    let mixed = (first | last << 8 | (name.len() as u32) << 16).wrapping_mul(0x6832_155f);
+    1 << (mixed >> 26)
 }
 
 /// Writes variables, except those that are replaced.
@@ -286,42 +346,50 @@ struct Variables<'o, 'p> {
 }
 
 impl Variables<'_, '_> {
+    // Always inlined, so that names are constants, which are copied without a call.
+    #[inline(always)]
     fn put(&mut self, name: &[u8], parts: &[&[u8]]) -> Result<(), ParamsError> {
         self.put_parts(VariableName::Plain(name), parts.iter().copied())
     }
 
+    /// Adds a variable with a number or an address.
+    #[inline(always)]
+    fn put_short(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ParamsError> {
+        if self.is_replaced(VariableName::Plain(name)) {
+            return Ok(());
+        }
+        self.writer.push_short(name, write)
+    }
+
+    #[inline(always)]
     fn put_parts<'v>(
         &mut self,
         name: VariableName<'_>,
         parts: impl Iterator<Item = &'v [u8]> + Clone,
     ) -> Result<(), ParamsError> {
-        if self.params.iter().any(|(replaced, _)| name.is(replaced.as_bytes())) {
+        if self.is_replaced(name) {
             return Ok(());
         }
         self.writer.push(name, parts)
     }
+
+    #[inline(always)]
+    fn is_replaced(&self, name: VariableName<'_>) -> bool {
+        !self.params.is_empty() && is_among(self.params, name)
+    }
 }
 
-/// A number or an address as text, without an allocation.
-struct ParamText {
-    bytes: [u8; Self::BYTES_MAX],
-    len: usize,
+#[inline(never)]
+fn is_among(params: &[(String, String)], name: VariableName<'_>) -> bool {
+    params.iter().any(|(replaced, _)| name.is(replaced.as_bytes()))
 }
 
-impl ParamText {
-    /// The longest text of an IPv6 address has 45 bytes, with an IPv4 address at its end.
-    const BYTES_MAX: usize = 48;
+#[inline]
+fn push_address(address: SocketAddr, out: &mut Vec<u8>) {
+    http1::push_address(out, address.ip().to_canonical());
+}
 
-    fn from_arguments(arguments: std::fmt::Arguments<'_>) -> Self {
-        let mut bytes = [0; Self::BYTES_MAX];
-        let mut rest = &mut bytes[..];
-        let written = rest.write_fmt(arguments);
-        let len = Self::BYTES_MAX - rest.len();
-        assert!(written.is_ok(), "numbers and addresses are short");
-        Self { bytes, len }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+#[inline]
+fn push_number(number: u64, out: &mut Vec<u8>) {
+    http1::push_number(out, number);
 }

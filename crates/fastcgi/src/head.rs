@@ -3,8 +3,6 @@
 //! Lines end in CRLF or LF. What the response says about its connection is dropped, because the proxy decides that; a
 //! line that two readers could understand differently is refused.
 
-use std::io::Write;
-
 use http1::{Name, is_bodiless, reason_phrase};
 use memchr::memchr;
 
@@ -120,6 +118,62 @@ struct HeadFacts<'a> {
     fields: usize,
 }
 
+/// The most fields that are not passed on, in a head that [`write_plain_head`] reads.
+const PLAIN_DROPPED_MAX: usize = 4;
+
+/// As [`write_head`], for a head in the usual form whose end is here, too; `None` for any other, and for one that
+/// is refused. Returns the length of the head as well.
+///
+/// `http1` finds the fields in wide steps, and those that are passed on are copied together.
+pub(crate) fn write_plain_head(
+    bytes: &[u8],
+    to_head: bool,
+    limits: CgiHeadLimits,
+    out: &mut Vec<u8>,
+) -> Option<(usize, HeadOutline)> {
+    let mut facts = HeadFacts::default();
+    let (mut dropped, mut dropped_count) = ([(0, 0); PLAIN_DROPPED_MAX], 0);
+    let mut at = 0;
+    while !bytes.get(at..)?.starts_with(b"\r\n") {
+        let line = http1::plain_field(bytes, at)?;
+        let (name, value) = (line.name.for_bytes(bytes), line.value.for_bytes(bytes));
+        let end = line.line_end as usize;
+        // The number of the line is for errors, which the strict reading finds again.
+        if !facts.note(0, name, value, line.known, limits.fields).ok()? {
+            *dropped.get_mut(dropped_count)? = (at, end);
+            dropped_count += 1;
+        }
+        at = end;
+    }
+    let len = at + b"\r\n".len();
+    if facts.fields == 0 || len > limits.bytes {
+        return None;
+    }
+    let outline = facts.begin_text(to_head, out);
+    let mut kept = 0;
+    for &(start, end) in &dropped[..dropped_count] {
+        out.extend_from_slice(&bytes[kept..start]);
+        kept = end;
+    }
+    out.extend_from_slice(&bytes[kept..at]);
+    facts.end_text(outline.status, out);
+    Some((len, outline))
+}
+
+/// Adds Content-Length to the text of a head that does not say where its body ends ([`Body::UntilEnd`]).
+pub fn add_length(length: u64, text: &mut Vec<u8>) {
+    // Behind the last field, before the empty line.
+    text.truncate(text.len() - b"\r\n".len());
+    push_length(length, text);
+    text.extend_from_slice(b"\r\n");
+}
+
+fn push_length(length: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"content-length: ");
+    http1::push_number(out, length);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends a response head as HTTP/1.1 text. `head` ends with its empty line. After an error `out` is unchanged.
 pub(crate) fn write_head(
     head: &[u8],
@@ -128,40 +182,17 @@ pub(crate) fn write_head(
     out: &mut Vec<u8>,
 ) -> Result<HeadOutline, CgiHeadError> {
     let facts = read(head, fields_max)?;
-    let is_redirect = facts.status.is_none() && facts.location.is_some();
-    // RFC 3875 §6.2.3, §6.3.3: a redirect without Status is a 302, every other response a 200.
-    let (status, reason) = facts.status.unwrap_or((if is_redirect { 302 } else { 200 }, b""));
-    let reason = if reason.is_empty() { reason_phrase(status).as_bytes() } else { reason };
-    let body = match facts.length {
-        _ if is_bodiless(status, to_head) => Body::None,
-        Some(length) => Body::Length(length),
-        None => Body::UntilEnd,
-    };
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(&[
-        b'0' + (status / 100) as u8,
-        b'0' + (status / 10 % 10) as u8,
-        b'0' + (status % 10) as u8,
-    ]);
-    for part in [b" ", reason, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+    let outline = facts.begin_text(to_head, out);
     for line in lines(head) {
         let Some((name, value)) = field(line) else { continue };
-        if is_kept(name) {
+        if is_kept(name, Name::from_name(name)) {
             for part in [name, b": ", value, b"\r\n"] {
                 out.extend_from_slice(part);
             }
         }
     }
-    // RFC 9110 §8.6: a 204 has no Content-Length.
-    if let Some(length) = facts.length.filter(|_| status != 204) {
-        let written = write!(out, "content-length: {length}\r\n");
-        assert!(written.is_ok(), "memory takes every write");
-    }
-    out.extend_from_slice(b"\r\n");
-    let is_local = facts.fields == 1 && facts.location.is_some_and(|location| location.starts_with(b"/"));
-    Ok(HeadOutline { status, body, is_local_redirect: is_redirect && is_local })
+    facts.end_text(outline.status, out);
+    Ok(outline)
 }
 
 /// Checks every line, and collects what decides the status line and the framing.
@@ -172,11 +203,30 @@ fn read(head: &[u8], fields_max: usize) -> Result<HeadFacts<'_>, CgiHeadError> {
         if !value.iter().all(|&byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t') {
             return Err(CgiHeadError::Value(number));
         }
-        if facts.fields == fields_max {
+        facts.note(number, name, value, Name::from_name(name), fields_max)?;
+    }
+    if facts.fields == 0 {
+        return Err(CgiHeadError::Empty);
+    }
+    Ok(facts)
+}
+
+impl<'a> HeadFacts<'a> {
+    /// Notes a field. Returns whether it is passed on as it is.
+    #[inline]
+    fn note(
+        &mut self,
+        number: usize,
+        name: &[u8],
+        value: &'a [u8],
+        known: Name,
+        fields_max: usize,
+    ) -> Result<bool, CgiHeadError> {
+        if self.fields == fields_max {
             return Err(CgiHeadError::TooManyFields(fields_max));
         }
-        facts.fields += 1;
-        if matches!(Name::from_name(name), Name::DisguisedContentLength | Name::DisguisedTransferEncoding) {
+        self.fields += 1;
+        if matches!(known, Name::DisguisedContentLength | Name::DisguisedTransferEncoding) {
             return Err(CgiHeadError::Disguised(number));
         }
         // RFC 3875 §6.3: none of the CGI fields may be repeated.
@@ -184,28 +234,61 @@ fn read(head: &[u8], fields_max: usize) -> Result<HeadFacts<'_>, CgiHeadError> {
             if is_first { Ok(()) } else { Err(CgiHeadError::Repeated { line: number, name }) }
         };
         if name.eq_ignore_ascii_case(b"status") {
-            once(facts.status.is_none(), "Status")?;
-            facts.status = Some(status(value).ok_or(CgiHeadError::Status(number))?);
+            once(self.status.is_none(), "Status")?;
+            self.status = Some(status(value).ok_or(CgiHeadError::Status(number))?);
         } else if name.eq_ignore_ascii_case(b"location") {
-            once(facts.location.is_none(), "Location")?;
+            once(self.location.is_none(), "Location")?;
             if value.is_empty() {
                 return Err(CgiHeadError::Location(number));
             }
-            facts.location = Some(value);
+            self.location = Some(value);
         } else if name.eq_ignore_ascii_case(b"content-type") {
-            once(!facts.has_type, "Content-Type")?;
-            facts.has_type = true;
-        } else if name.eq_ignore_ascii_case(b"content-length") {
+            once(!self.has_type, "Content-Type")?;
+            self.has_type = true;
+        } else if known == Name::ContentLength {
             let length = length(value).ok_or(CgiHeadError::Length(number))?;
-            if facts.length.replace(length).is_some_and(|before| before != length) {
+            if self.length.replace(length).is_some_and(|before| before != length) {
                 return Err(CgiHeadError::Length(number));
             }
         }
+        Ok(is_kept(name, known))
     }
-    if facts.fields == 0 {
-        return Err(CgiHeadError::Empty);
+
+    /// Appends the status line.
+    #[inline]
+    fn begin_text(&self, to_head: bool, out: &mut Vec<u8>) -> HeadOutline {
+        let is_redirect = self.status.is_none() && self.location.is_some();
+        // RFC 3875 §6.2.3, §6.3.3: a redirect without Status is a 302, every other response a 200.
+        let (status, reason) = self.status.unwrap_or((if is_redirect { 302 } else { 200 }, b""));
+        let reason = if reason.is_empty() { reason_phrase(status).as_bytes() } else { reason };
+        let body = match self.length {
+            _ if is_bodiless(status, to_head) => Body::None,
+            Some(length) => Body::Length(length),
+            None => Body::UntilEnd,
+        };
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(&[
+            b'0' + (status / 100) as u8,
+            b'0' + (status / 10 % 10) as u8,
+            b'0' + (status % 10) as u8,
+            b' ',
+        ]);
+        for part in [reason, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+        let is_local = self.fields == 1 && self.location.is_some_and(|location| location.starts_with(b"/"));
+        HeadOutline { status, body, is_local_redirect: is_redirect && is_local }
     }
-    Ok(facts)
+
+    /// Appends what follows the fields.
+    #[inline]
+    fn end_text(&self, status: u16, out: &mut Vec<u8>) {
+        // RFC 9110 §8.6: a 204 has no Content-Length.
+        if let Some(length) = self.length.filter(|_| status != 204) {
+            push_length(length, out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// The lines without their ends, up to the empty one.
@@ -255,9 +338,9 @@ fn length(value: &[u8]) -> Option<u64> {
 
 /// Whether a field is passed on as it is. RFC 3875 §6.3.4: a script says nothing about the connection to the client, so
 /// fields of one hop are dropped; FastCGI frames the body, so a transfer coding of the script is none.
-fn is_kept(name: &[u8]) -> bool {
-    !Name::from_name(name).is_hop_by_hop()
-        && !matches!(Name::from_name(name), Name::ContentLength | Name::TransferEncoding)
+fn is_kept(name: &[u8], known: Name) -> bool {
+    !known.is_hop_by_hop()
+        && !matches!(known, Name::ContentLength | Name::TransferEncoding)
         && !name.eq_ignore_ascii_case(b"status")
 }
 

@@ -28,7 +28,7 @@ mod response;
 
 pub use decode::{DecodedOutput, Decoder, EndRequest, FastcgiBroken, ProtocolStatus, RecordLimits, Rule};
 pub use environment::{Gateway, Request, is_valid_name};
-pub use head::{Body, CgiHeadError, CgiHeadLimits, HeadOutline};
+pub use head::{Body, CgiHeadError, CgiHeadLimits, HeadOutline, add_length};
 pub use pair::{PairError, ParamPairs, push_pair};
 pub use params::{ParamsError, ParamsLimits, RequestOutline};
 pub use ping::Ping;

@@ -1,7 +1,7 @@
 //! Name-value pairs (FastCGI 1.0 §3.4): two lengths of one or four bytes, the name, the value.
 
 /// The longest length that one byte holds.
-const SHORT_MAX: usize = 127;
+pub(crate) const SHORT_MAX: usize = 127;
 /// The longest name or value: the highest bit of four says that there are four bytes.
 const LONG_MAX: usize = 0x7fff_ffff;
 
@@ -17,13 +17,24 @@ pub enum PairError {
 }
 
 /// The bytes that a pair takes.
+#[inline(always)]
 pub(crate) fn pair_len(name: usize, value: usize) -> usize {
     let width = |len: usize| if len <= SHORT_MAX { 1 } else { 4 };
     width(name) + width(value) + name + value
 }
 
 /// Appends both lengths of a pair; its name and value have to follow.
+#[inline(always)]
 pub(crate) fn push_lengths(name: usize, value: usize, out: &mut Vec<u8>) {
+    if name <= SHORT_MAX && value <= SHORT_MAX {
+        out.extend_from_slice(&[name as u8, value as u8]);
+    } else {
+        push_long_lengths(name, value, out);
+    }
+}
+
+#[cold]
+fn push_long_lengths(name: usize, value: usize, out: &mut Vec<u8>) {
     for len in [name, value] {
         assert!(len <= LONG_MAX, "a name or value has less than 2 GiB");
         if len <= SHORT_MAX {

@@ -2,7 +2,7 @@
 //!
 //! No pair is split over two records. The specification allows it, but php-fpm parses each record separately.
 
-use crate::pair::{pair_len, push_lengths};
+use crate::pair::{SHORT_MAX, pair_len, push_lengths};
 use crate::record::{HEADER_BYTES, Header, PARAMS_END, PIECE_MAX, RecordType};
 
 /// Limits on the parameters of a request.
@@ -52,11 +52,13 @@ pub(crate) enum VariableName<'a> {
 const FIELD_PREFIX: &[u8] = b"HTTP_";
 
 /// A byte of a field's name, in the name of its variable (RFC 3875 §4.1.18).
+#[inline(always)]
 fn variable_byte(byte: u8) -> u8 {
     if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }
 }
 
 impl VariableName<'_> {
+    #[inline(always)]
     fn len(self) -> usize {
         match self {
             Self::Plain(name) => name.len(),
@@ -74,15 +76,43 @@ impl VariableName<'_> {
         }
     }
 
+    #[inline(always)]
     fn push(self, out: &mut Vec<u8>) {
         match self {
             Self::Plain(name) => out.extend_from_slice(name),
             Self::Field(name) => {
                 out.extend_from_slice(FIELD_PREFIX);
-                out.extend(name.iter().map(|byte| variable_byte(*byte)));
+                push_field_name(name, out);
             }
         }
     }
+}
+
+/// How many bytes of a field's name are converted at once, in vector registers.
+const NAME_PIECE: usize = 16;
+
+#[inline(always)]
+fn variable_bytes(mut piece: [u8; NAME_PIECE]) -> [u8; NAME_PIECE] {
+    // A loop, because the closure of `map` is not inlined in every build.
+    for byte in &mut piece {
+        *byte = variable_byte(*byte);
+    }
+    piece
+}
+
+/// Appends a field's name as part of the name of a variable.
+#[inline]
+fn push_field_name(name: &[u8], out: &mut Vec<u8>) {
+    let (pieces, rest) = name.as_chunks::<NAME_PIECE>();
+    for piece in pieces {
+        out.extend_from_slice(&variable_bytes(*piece));
+    }
+    let mut piece = [0; NAME_PIECE];
+    piece[..rest.len()].copy_from_slice(rest);
+    // All sixteen bytes, a constant length, are cheaper than a call that copies as many as there are.
+    let end = out.len() + rest.len();
+    out.extend_from_slice(&variable_bytes(piece));
+    out.truncate(end);
 }
 
 /// Writes pairs to a buffer, in as few records as possible.
@@ -90,19 +120,22 @@ pub(crate) struct ParamWriter<'o> {
     out: &'o mut Vec<u8>,
     /// Where the current record begins.
     record: usize,
-    /// The bytes of all pairs.
-    total: usize,
+    /// The length of `out` that the current record may reach.
+    room_end: usize,
+    /// The bytes of all pairs in the records before.
+    before: usize,
     limit: usize,
 }
 
 impl<'o> ParamWriter<'o> {
     pub(crate) fn new(out: &'o mut Vec<u8>, limits: ParamsLimits) -> Self {
-        let record = out.len();
-        out.extend_from_slice(&[0; HEADER_BYTES]);
-        Self { out, record, total: 0, limit: limits.bytes }
+        let mut writer = Self { out, record: 0, room_end: 0, before: 0, limit: limits.bytes };
+        writer.begin_record();
+        writer
     }
 
     /// Adds a variable. Its value has these parts in a row.
+    #[inline(always)]
     pub(crate) fn push<'v>(
         &mut self,
         name: VariableName<'_>,
@@ -110,22 +143,31 @@ impl<'o> ParamWriter<'o> {
     ) -> Result<(), ParamsError> {
         let value_len = parts.clone().map(<[u8]>::len).sum();
         let len = pair_len(name.len(), value_len);
-        if len > PIECE_MAX {
-            return Err(ParamsError::PairTooLarge(len));
-        }
-        self.total += len;
-        if self.total > self.limit {
-            return Err(ParamsError::TooLarge(self.limit));
-        }
-        if self.content() + len > PIECE_MAX {
-            self.close();
-            self.record = self.out.len();
-            self.out.extend_from_slice(&[0; HEADER_BYTES]);
+        if len > self.room_end - self.out.len() {
+            self.make_room(len)?;
         }
         push_lengths(name.len(), value_len, self.out);
         name.push(self.out);
         parts.for_each(|part| self.out.extend_from_slice(part));
         Ok(())
+    }
+
+    /// Adds a variable whose value is short, such as a number or an address. `write` appends it.
+    #[inline(always)]
+    pub(crate) fn push_short(
+        &mut self,
+        name: &[u8],
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), ParamsError> {
+        let start = self.out.len();
+        self.out.extend_from_slice(&[name.len() as u8, 0]);
+        self.out.extend_from_slice(name);
+        let value = self.out.len();
+        write(self.out);
+        let value_len = self.out.len() - value;
+        assert!(name.len() <= SHORT_MAX && value_len <= SHORT_MAX, "numbers and addresses are short");
+        self.out[start + 1] = value_len as u8;
+        if self.out.len() > self.room_end { self.move_pair(start) } else { Ok(()) }
     }
 
     /// Ends the parameters.
@@ -136,6 +178,36 @@ impl<'o> ParamWriter<'o> {
             self.out.truncate(self.record);
         }
         self.out.extend_from_slice(&PARAMS_END);
+    }
+
+    /// Begins the next record, for a pair that the current one has no room for.
+    #[cold]
+    fn make_room(&mut self, len: usize) -> Result<(), ParamsError> {
+        if len > PIECE_MAX {
+            return Err(ParamsError::PairTooLarge(len));
+        }
+        if len > self.limit - self.before - self.content() {
+            return Err(ParamsError::TooLarge(self.limit));
+        }
+        self.close();
+        self.before += self.content();
+        self.begin_record();
+        Ok(())
+    }
+
+    /// Moves a pair that the current record has no room for to the next one.
+    #[cold]
+    fn move_pair(&mut self, start: usize) -> Result<(), ParamsError> {
+        let pair = self.out.split_off(start);
+        self.make_room(pair.len())?;
+        self.out.extend_from_slice(&pair);
+        Ok(())
+    }
+
+    fn begin_record(&mut self) {
+        self.record = self.out.len();
+        self.out.extend_from_slice(&[0; HEADER_BYTES]);
+        self.room_end = self.out.len() + PIECE_MAX.min(self.limit - self.before);
     }
 
     fn content(&self) -> usize {
@@ -193,6 +265,38 @@ mod tests {
             assert_eq!(counts, expected, "{lens:?}");
         }
         assert_eq!(written(&[full + 1], usize::MAX), Err(ParamsError::PairTooLarge(PIECE_MAX + 1)));
+    }
+
+    #[test]
+    fn a_short_variable_moves_to_the_next_record_if_it_has_no_room() {
+        // What is left of the first record, and the pairs of each record.
+        for (left, expected) in [(4, &[2, 0][..]), (3, &[1, 1, 0]), (0, &[1, 1, 0])] {
+            let mut out = Vec::new();
+            let mut writer = ParamWriter::new(&mut out, ParamsLimits { bytes: PIECE_MAX + 4 - left });
+            let long = vec![b'v'; PIECE_MAX - left - 6];
+            writer.push(VariableName::Plain(b"N"), [&long[..]].into_iter()).unwrap();
+            writer.push_short(b"P", |out| out.push(b'1')).unwrap();
+            assert_eq!(
+                writer.push_short(b"", |_| {}),
+                Err(ParamsError::TooLarge(PIECE_MAX + 4 - left)),
+                "{left}"
+            );
+            writer.end();
+            let records = records(&out);
+            assert_eq!(records.iter().map(Vec::len).collect::<Vec<_>>(), expected, "{left}");
+            assert_eq!(records.concat()[1], (b"P".to_vec(), 1), "{left}");
+        }
+    }
+
+    #[test]
+    fn names_of_any_length_are_converted() {
+        for len in 0..50 {
+            let name: String = "x-Ab9-Cd".chars().cycle().take(len).collect();
+            let mut out = b"kept".to_vec();
+            VariableName::Field(name.as_bytes()).push(&mut out);
+            let expected = format!("keptHTTP_{}", name.to_ascii_uppercase().replace('-', "_"));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

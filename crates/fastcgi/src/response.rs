@@ -3,7 +3,7 @@
 //! Pieces are lent from what the caller has read; only a head is copied, into memory that the next one reuses.
 
 use crate::decode::{DecodedOutput, Decoder, EndRequest, FastcgiBroken, ProtocolStatus, RecordLimits};
-use crate::head::{Body, CgiHeadError, CgiHeadLimits, HeadEnd, HeadOutline, write_head};
+use crate::head::{Body, CgiHeadError, CgiHeadLimits, HeadEnd, HeadOutline, write_head, write_plain_head};
 
 /// Limits on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,6 +193,13 @@ impl Response {
     ) -> Result<Option<Event<'a>>, ResponseError> {
         match &mut self.stage {
             ResponseStage::Head(end) => {
+                // Usually a record has the whole head.
+                if self.head.is_empty()
+                    && let Some((len, outline)) =
+                        write_plain_head(piece, self.to_head, self.limits.head, text)
+                {
+                    return Ok(Some(self.begin_body(outline, &piece[len..])));
+                }
                 let (start, limit) = (self.head.len(), self.limits.head.bytes);
                 let room = limit.saturating_sub(start).min(piece.len());
                 self.head.extend_from_slice(&piece[..room]);
@@ -203,13 +210,7 @@ impl Response {
                 let outline = write_head(&self.head[..len], self.to_head, self.limits.head.fields, text)?;
                 self.head.clear();
                 self.head.shrink_to(KEEP_MAX);
-                self.stage = match outline.body {
-                    Body::None => ResponseStage::Dropped,
-                    Body::Length(length) => ResponseStage::Length { length, left: length },
-                    Body::UntilEnd => ResponseStage::Unknown,
-                };
-                let body = self.body(&piece[len - start..]);
-                Ok(Some(Event::Head { outline, body }))
+                Ok(Some(self.begin_body(outline, &piece[len - start..])))
             }
             _ => {
                 let body = self.body(piece);
@@ -220,6 +221,17 @@ impl Response {
                 Ok((!body.is_empty()).then_some(Event::Body(body)))
             }
         }
+    }
+
+    /// Begins the body with the piece of it that has arrived with the end of the head.
+    #[inline]
+    fn begin_body<'a>(&mut self, outline: HeadOutline, piece: &'a [u8]) -> Event<'a> {
+        self.stage = match outline.body {
+            Body::None => ResponseStage::Dropped,
+            Body::Length(length) => ResponseStage::Length { length, left: length },
+            Body::UntilEnd => ResponseStage::Unknown,
+        };
+        Event::Head { outline, body: self.body(piece) }
     }
 
     /// Returns the part of a piece that belongs to the body. The bytes beyond its length are an error of the next call, so

@@ -3,6 +3,8 @@
 //! A path gives a few candidates, and the first whose file exists is the script. So `/x.jpg/a.php` never runs `x.jpg`, as
 //! PHP itself would with `cgi.fix_pathinfo`. Dot segments are refused, not resolved.
 
+use memchr::memchr_iter;
+
 /// Rules that map paths to scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScriptRules<'a> {
@@ -38,7 +40,13 @@ impl<'a> ScriptRules<'a> {
         if index.is_some_and(|index| !is_index(index)) {
             return Err(ScriptRulesError::Index);
         }
-        Ok(Self { split: split.as_bytes(), index: index.map(str::as_bytes), has_front })
+        Ok(Self::of_valid(split, index, has_front))
+    }
+
+    /// The rules of settings that [`new`](Self::new) has accepted before.
+    #[inline]
+    pub fn of_valid(split: &'a str, index: Option<&'a str>, has_front: bool) -> Self {
+        Self { split: split.as_bytes(), index: index.map(str::as_bytes), has_front }
     }
 }
 
@@ -137,11 +145,13 @@ impl<'a> ScriptCandidates<'a> {
             return Err(ScriptPathError::NotAbsolute);
         }
         let has_escaped_slash = decode(path, memory)?;
-        let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
-        if memory.split(is_separator).any(|segment| matches!(segment, b"." | b"..")) {
-            return Err(ScriptPathError::DotSegment);
+        let mut names_script = false;
+        for segment in memory.split(|byte| matches!(byte, b'/' | b'\\')) {
+            if matches!(segment, b"." | b"..") {
+                return Err(ScriptPathError::DotSegment);
+            }
+            names_script |= is_script(segment, rules.split);
         }
-        let names_script = memory.split(is_separator).any(|segment| is_script(segment, rules.split));
         if has_escaped_slash && names_script {
             return Err(ScriptPathError::EscapedSlash);
         }
@@ -161,13 +171,14 @@ impl<'a> ScriptCandidates<'a> {
         }
         let (with_index, front) = memory.split_at(front_start);
         let path = &with_index[..path_len];
-        let is_allowed = !has_hidden_segment(path) && with_index.len() <= NAME_BYTES_MAX;
+        let visible_len = visible_len(path);
+        let is_allowed = visible_len == path.len() && with_index.len() <= NAME_BYTES_MAX;
         Ok(Self {
             path,
             with_index: if index.is_some() && is_allowed { with_index } else { b"" },
             front,
             split: rules.split,
-            end: if has_escaped_slash { 0 } else { visible_len(path).min(NAME_BYTES_MAX) },
+            end: if has_escaped_slash { 0 } else { visible_len.min(NAME_BYTES_MAX) },
             at: 0,
             left: SCRIPTS_MAX,
             next: Next::Scripts,
@@ -244,6 +255,32 @@ fn is_script(segment: &[u8], split: &[u8]) -> bool {
 /// Appends the path with its escapes decoded once and slashes in a row merged, as file systems do. Returns whether it has
 /// an escaped slash or a backslash.
 fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<bool, ScriptPathError> {
+    // Most paths are copied as they are.
+    let mut last = 0;
+    let is_plain = path.iter().all(|&byte| {
+        let is_same_slash = byte == b'/' && last == b'/';
+        last = byte;
+        PLAIN[usize::from(byte)] && !is_same_slash
+    });
+    if is_plain && out.is_empty() {
+        out.extend_from_slice(path);
+        return Ok(false);
+    }
+    decode_each(path, out)
+}
+
+/// Bytes that decoding does not change, and that are no separators of other systems.
+static PLAIN: [bool; 256] = {
+    let mut table = [true; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = !matches!(byte as u8, ..b' ' | 0x7f | b'%' | b'\\');
+        byte += 1;
+    }
+    table
+};
+
+fn decode_each(path: &[u8], out: &mut Vec<u8>) -> Result<bool, ScriptPathError> {
     let mut has_escaped_slash = false;
     let mut rest = path;
     while let [first, behind @ ..] = rest {
@@ -272,9 +309,6 @@ fn escaped(high: u8, low: u8) -> Result<u8, ScriptPathError> {
 
 /// The length of the path up to its first hidden segment: no script lies in a directory such as `.git`.
 fn visible_len(path: &[u8]) -> usize {
-    path.windows(2).position(|pair| pair == b"/.").unwrap_or(path.len())
-}
-
-fn has_hidden_segment(path: &[u8]) -> bool {
-    visible_len(path) < path.len()
+    let is_hidden = |dot: &usize| *dot > 0 && path[dot - 1] == b'/';
+    memchr_iter(b'.', path).find(is_hidden).map_or(path.len(), |dot| dot - 1)
 }

@@ -245,8 +245,9 @@ fn push_scheme(out: &mut Vec<u8>, scheme: &str) {
     }
 }
 
+/// Appends the text of an address.
 #[inline]
-fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+pub fn push_address(out: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => push_ipv4(out, address),
         IpAddr::V6(_) => push_text(out, address),

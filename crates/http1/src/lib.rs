@@ -48,7 +48,7 @@ pub use explain::{
     Glimpse, connection_refusal, framing_refusal, is_connection_too_long, quote, request_refusal,
     response_refusal, target_refusal,
 };
-pub use forwarded::{ForwardedSender, Via};
+pub use forwarded::{ForwardedSender, Via, push_address};
 pub use framing::{BodyFraming, FramingError, is_bodiless, request_framing, response_framing};
 pub use head::{
     ByteSpan, FieldLine, Fields, HttpVersion, MessageHead, RequestHead, RequestLine, ResponseHead, StatusLine,
@@ -58,10 +58,11 @@ pub use method::Method;
 pub use name::Name;
 pub use named::{Chain, ChainKind};
 pub use parse::{HeadError, HeadLimits, Parsed};
+pub use plain::field as plain_field;
 pub use reason::reason_phrase;
 pub use scan::{has_controls, line_end};
 pub use target::{RequestTarget, TargetError, TargetForm, host_without_port, is_valid_authority};
 pub use write::{
     ClientConnection, RequestRewrite, ResponseRewrite, TRACEPARENT_LINE, TraceContext, max_forwards,
-    write_request, write_response,
+    push_number, write_request, write_response,
 };

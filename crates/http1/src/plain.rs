@@ -35,7 +35,7 @@ pub(crate) fn fields(
 /// Reads a field line at `at`: a name of letters and hyphens, a colon, one SP, a value that is not empty and has no
 /// surrounding white space, CRLF.
 #[inline]
-fn field(bytes: &[u8], at: usize) -> Option<FieldLine> {
+pub fn field(bytes: &[u8], at: usize) -> Option<FieldLine> {
     let colon = scan::first(bytes, at, scan::beyond_name)?;
     if colon == at || !bytes.get(colon..)?.starts_with(b": ") {
         return None;

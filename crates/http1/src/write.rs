@@ -372,9 +372,18 @@ fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn push_number(out: &mut Vec<u8>, number: u64) {
-    if number >= 10 {
-        push_number(out, number / 10);
+/// Appends a number in decimal digits.
+pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    // The largest number has twenty.
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
     }
-    out.push(b'0' + (number % 10) as u8);
+    out.extend_from_slice(&digits[start..]);
 }

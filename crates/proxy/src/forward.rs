@@ -406,7 +406,7 @@ impl<'a> Attempt<'a> {
         response.buffer.clear();
         response.added.clear();
         self.render(request)?;
-        records::begin(self.ctx, self.routed, &connection, request);
+        records::begin(self.routed, &connection, request);
         let is_done = request.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         let pace = Pace::new(Direction::Up, &self.ctx.worker.shaper);

@@ -53,8 +53,17 @@ impl MessageEndpoint {
     }
 
     /// Ready when there is something to read, or the end. On a fresh connection it may be ready too early.
-    #[inline]
+    #[inline(always)]
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Connection(connection) => connection.poll_readable(context),
+            framed => framed.poll_readable_framed(context),
+        }
+    }
+
+    // The steps of each exchange are inlined for connections, which pay one branch. All others share code out of line.
+    #[inline(never)]
+    fn poll_readable_framed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Connection(connection) => connection.poll_readable(context),
             Self::Stream(stream) => stream.poll_readable(context),
@@ -85,8 +94,16 @@ impl MessageEndpoint {
     }
 
     /// Reads into `buffer`, which must not be empty; 0 is the end.
-    #[inline]
+    #[inline(always)]
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_read(context, buffer),
+            framed => framed.poll_read_framed(context, buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn poll_read_framed(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Connection(connection) => connection.poll_read(context, buffer),
             Self::Stream(stream) => stream.poll_read(context, buffer),
@@ -102,8 +119,21 @@ impl MessageEndpoint {
     }
 
     /// Writes the start of `bytes`, at least one byte. The caller must offer the rest again.
-    #[inline]
+    #[inline(always)]
     pub fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_write(context, bytes, follows),
+            framed => framed.poll_write_framed(context, bytes, follows),
+        }
+    }
+
+    #[inline(never)]
+    fn poll_write_framed(
         &self,
         context: &mut Context<'_>,
         bytes: &[u8],
@@ -120,8 +150,22 @@ impl MessageEndpoint {
 
     /// Writes the start of `head` with `body` behind it, at least one byte, in one system call if possible. The caller
     /// must offer the rest again. For a stream, `head` is the whole head of a message, or empty.
-    #[inline]
+    #[inline(always)]
     pub fn poll_write_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_write_both(context, head, body, follows),
+            framed => framed.poll_write_both_framed(context, head, body, follows),
+        }
+    }
+
+    #[inline(never)]
+    fn poll_write_both_framed(
         &self,
         context: &mut Context<'_>,
         head: &[u8],
@@ -379,17 +423,26 @@ impl MessageEndpoint {
 
     /// Whether a connection can carry a further exchange after one that has ended: its TLS keys are not used up, and an
     /// application has ended its response.
-    #[inline]
+    #[inline(always)]
     pub fn may_go_on(&self) -> bool {
         match self {
+            Self::Connection(connection) => !connection.is_key_exhausted(),
             Self::Fastcgi(fastcgi) => fastcgi.has_ended_well(),
-            other => !other.is_key_exhausted(),
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => true,
         }
     }
 
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
-    #[inline]
+    #[inline(always)]
     pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.is_quiet(),
+            framed => framed.is_quiet_framed(),
+        }
+    }
+
+    #[inline(never)]
+    fn is_quiet_framed(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_quiet(),
             Self::Fastcgi(fastcgi) => fastcgi.connection().is_quiet(),

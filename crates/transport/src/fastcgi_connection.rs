@@ -52,8 +52,8 @@ pub struct FastcgiRequest<'a> {
     pub body: Stdin,
     /// Whether the method is HEAD.
     pub to_head: bool,
-    /// The name of the request in messages about its error output.
-    pub name: &'a [u8],
+    /// The name of the request in messages about its error output, in parts.
+    pub name: &'a [&'a [u8]],
 }
 
 /// A connection to an application. It carries one request at a time.
@@ -392,11 +392,7 @@ impl FastcgiExchange {
         let ResponsePieces { head, body } = pieces;
         // A whole response has a known length: with it, the client gets one write, and no chunks.
         if outline.body == Body::UntilEnd && matches!(self.reading, Reading::Ended { .. }) {
-            // Behind the last field, before the empty line.
-            head.truncate(head.len() - b"\r\n".len());
-            head.extend_from_slice(b"content-length: ");
-            push_number(body.len(), head);
-            head.extend_from_slice(b"\r\n\r\n");
+            fastcgi::add_length(body.len() as u64, head);
         }
         let mut filled = 0;
         for part in [head, body] {
@@ -407,13 +403,6 @@ impl FastcgiExchange {
         }
         filled
     }
-}
-
-/// Appends a number, without an allocation.
-fn push_number(number: usize, out: &mut Vec<u8>) {
-    use std::io::Write;
-    // Writing into a Vec cannot fail.
-    let _ = write!(out, "{number}");
 }
 
 /// The error output of an application, which becomes messages for the operator.
@@ -428,9 +417,12 @@ struct ErrorOutput {
 const KEEP_MAX: usize = 256;
 
 impl ErrorOutput {
-    fn begin(&mut self, request: &[u8]) {
+    #[inline]
+    fn begin(&mut self, request: &[&[u8]]) {
         self.request.clear();
-        self.request.extend_from_slice(request);
+        for part in request {
+            self.request.extend_from_slice(part);
+        }
     }
 
     /// Writes the output as a message, if there is any.
@@ -513,7 +505,7 @@ mod tests {
                     record_bytes: 5,
                     body: body_left,
                     to_head: false,
-                    name: b"",
+                    name: &[],
                 });
                 let whole = [b"first", body.as_slice()].concat();
                 let mut rest = whole.as_slice();
@@ -550,7 +542,7 @@ mod tests {
         run(async {
             let connection = connection(ours);
             let body = Stdin::new(0);
-            connection.begin(&FastcgiRequest { record_bytes: 0, body, to_head: false, name: b"" });
+            connection.begin(&FastcgiRequest { record_bytes: 0, body, to_head: false, name: &[] });
             let mut read = Vec::new();
             loop {
                 let mut buffer = [0; 60];

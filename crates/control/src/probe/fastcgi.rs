@@ -35,7 +35,7 @@ pub(super) async fn ask(
         record_bytes: records.len(),
         body: Stdin::new(0),
         to_head: false,
-        name: b"health check",
+        name: &[b"health check"],
     });
     let application = MessageEndpoint::from(application);
     let answer = http1::exchange(&application, &records, *body_bytes_max).await;

@@ -11,6 +11,11 @@ fn response_pieces() -> impl Strategy<Value = Vec<u8>> {
         3 => prop::sample::select(vec![
             "", "A: b\r\n", "Status: 404\r\n", "Content-Length: 5\r\n\r\n", "\r\n", "\n", "body", "hello",
             "Location: /x\n\n", "A: b\n\nhello", " folded\n", "\r", "Status: 100\n\n", "content_length: 1\r\n", "A:b\n",
+            // Whole heads in the usual form, which are read at once, and heads that are nearly so.
+            "Status: 404 Gone\r\nX-A: b\r\nConnection: x\r\n\r\nbody", "Location: /x\r\n\r\n", "A: b\r\n\r\nhello",
+            "Content-Type: a\r\ncontent-type: b\r\n\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+            "TE: a\r\nTE: b\r\nA: b\r\nTE: c\r\nTE: d\r\nTE: e\r\n\r\n", "A: b \r\n\r\n", "A: b\x7f\r\n\r\n",
+            "A: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\nE: 5\r\nF: 6\r\nG: 7\r\nH: 8\r\nI: 9\r\n\r\n", "Status: 100\r\n\r\n",
         ])
         .prop_map(|content| content.as_bytes().to_vec()),
         1 => prop::collection::vec(any::<u8>(), 0..80),

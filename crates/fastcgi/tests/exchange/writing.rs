@@ -203,6 +203,44 @@ fn fields_become_variables_that_cannot_be_forged() {
 }
 
 #[test]
+fn fields_are_joined_by_name_however_many_there_are() {
+    // Every name in three spellings, so that fields with the same mark are told apart.
+    let names: Vec<String> = (0..80).map(|number| format!("x{number}-{}y", "n".repeat(number / 8))).collect();
+    for spellings in 1..=3 {
+        let spelling = |name: &String, spelling: usize| match spelling {
+            0 => name.clone(),
+            1 => name.to_ascii_uppercase(),
+            _ => name.replace('n', "N"),
+        };
+        let lines = (0..spellings).flat_map(|spelt| {
+            names.iter().map(move |name| format!("{}: {spelt}\r\n", spelling(name, spelt)))
+        });
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", lines.collect::<String>());
+        let (variables, outline) = written(&text, &GATEWAY, |_| {}).unwrap();
+        assert_eq!(outline.dropped_fields, 0);
+        for name in &names {
+            let variable = format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_"));
+            assert_eq!(variables[&variable], ["0", "0, 1", "0, 1, 2"][spellings - 1], "{name}");
+        }
+    }
+}
+
+#[test]
+fn names_are_checked_to_their_last_byte() {
+    for len in 1..40 {
+        for byte in [b'_', b'.', b'~', b'!'] {
+            let mut name = vec![b'x'; len];
+            name[len - 1] = byte;
+            let text =
+                format!("GET / HTTP/1.1\r\nHost: a\r\n{}: 1\r\n\r\n", String::from_utf8(name).unwrap());
+            let (variables, outline) = written(&text, &GATEWAY, |_| {}).unwrap();
+            assert_eq!(outline.dropped_fields, 1, "{text}");
+            assert_eq!(variables.keys().filter(|name| name.starts_with("HTTP_")).count(), 1, "{text}");
+        }
+    }
+}
+
+#[test]
 fn params_of_the_route_replace_variables() {
     let gateway = Gateway {
         root: b"/srv/app/",

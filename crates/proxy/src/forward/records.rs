@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::owned::record_scratch::RecordMemory;
 use crate::upstream::ServerConnection;
 use transport::endpoint::MessageEndpoint;
-use transport::fastcgi_connection::FastcgiRequest;
+use transport::fastcgi_connection::{FastcgiConnection, FastcgiRequest};
 
 /// SERVER_SOFTWARE.
 const SOFTWARE: &str = concat!("vanward/", env!("CARGO_PKG_VERSION"));
@@ -52,7 +52,7 @@ fn write(
     request: &CurrentRequest,
     text: &mut Vec<u8>,
 ) -> Result<u64, Failure> {
-    let RecordMemory { head, records, .. } = &mut *ctx.worker.record_scratch.0.borrow_mut();
+    let RecordMemory { head, records } = &mut *ctx.worker.record_scratch.0.borrow_mut();
     head.clear();
     if head.parse(text, &HeadLimits::of_own(text))? != Parsed::Complete {
         return Err(Failure::BadRequest);
@@ -102,25 +102,23 @@ fn write(
 }
 
 /// Begins the request on its connection, if that leads to an application. Called before its first byte is written.
-pub(super) fn begin(
-    ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
-    connection: &ServerConnection,
-    request: &CurrentRequest,
-) {
-    let MessageEndpoint::Fastcgi(application) = &connection.socket else { return };
-    let RecordMemory { name, .. } = &mut *ctx.worker.record_scratch.0.borrow_mut();
-    name.clear();
+#[inline]
+pub(super) fn begin(routed: &RoutedRequest, connection: &ServerConnection, request: &CurrentRequest) {
+    if let MessageEndpoint::Fastcgi(application) = &connection.socket {
+        begin_with(application, routed, request);
+    }
+}
+
+#[inline(never)]
+fn begin_with(application: &FastcgiConnection, routed: &RoutedRequest, request: &CurrentRequest) {
     let bytes = request.head_bytes();
+    let method = request.head.start.method_span.for_bytes(bytes);
     // Without its query, which may have secrets.
-    for part in [request.head.start.method_span.for_bytes(bytes), b" ", routed.target.path.for_bytes(bytes)] {
-        name.extend_from_slice(part);
-    }
-    if !request.texts.id.is_empty() {
-        for part in [b", request ", request.texts.id.as_slice()] {
-            name.extend_from_slice(part);
-        }
-    }
+    let path = routed.target.path.for_bytes(bytes);
+    let name: &[&[u8]] = match request.texts.id.as_slice() {
+        b"" => &[method, b" ", path],
+        id => &[method, b" ", path, b", request ", id],
+    };
     application.begin(&FastcgiRequest {
         record_bytes: request.out.len(),
         body: Stdin::new(request.texts.script.as_ref().map_or(0, |script| script.body_left)),

@@ -106,8 +106,7 @@ fn candidates<'a>(
     path: &[u8],
     memory: &'a mut Vec<u8>,
 ) -> Result<ScriptCandidates<'a>, Failure> {
-    let rules = settings.rules().map_err(|_| Failure::NoFile)?;
-    ScriptCandidates::new(path, rules, memory).map_err(|_| Failure::AmbiguousPath)
+    ScriptCandidates::new(path, settings.rules(), memory).map_err(|_| Failure::AmbiguousPath)
 }
 
 fn first(

@@ -12,6 +12,4 @@ pub(crate) struct RecordMemory {
     /// The head that a server would get over HTTP/1.1.
     pub(crate) head: RequestHead,
     pub(crate) records: Vec<u8>,
-    /// The name of the request in messages.
-    pub(crate) name: Vec<u8>,
 }

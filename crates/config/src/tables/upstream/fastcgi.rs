@@ -41,12 +41,10 @@ impl Fastcgi {
         }
     }
 
-    /// The rules that map paths to scripts.
-    ///
-    /// # Errors
-    /// Settings of a file have none.
-    pub fn rules(&self) -> Result<ScriptRules<'_>, ScriptRulesError> {
-        ScriptRules::new(&self.split, Some(&self.index), self.front_controller)
+    /// The rules that map paths to scripts. They were checked when the file was read.
+    #[inline]
+    pub fn rules(&self) -> ScriptRules<'_> {
+        ScriptRules::of_valid(&self.split, Some(&self.index), self.front_controller)
     }
 }
 
