@@ -341,7 +341,7 @@ fn values_of_later_facts_are_mistakes_in_earlier_places() {
     }
 }
 
-/// A limit by a value of the user needs users, and edits with one are told that there are none.
+/// A limit by a value of the user needs users. Edits with such a value get a warning that there are none.
 #[test]
 fn values_of_users_need_authentication() {
     let limit = said(LATE, "upstream = \"blue\"\nrate_limit = { rate = \"1/s\", key = \"${plan}\" }");

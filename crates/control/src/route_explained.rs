@@ -422,26 +422,7 @@ impl Report<'_> {
                 let location = self.location(redirect);
                 format!("{} to {location}", redirect.status.code())
             }
-            Action::Respond(respond) => {
-                let response = &respond.response;
-                let texts = respond.status.iter().chain(&respond.body).map(|text| text.values_known());
-                if let Some(known) = texts.max().and_then(known_later) {
-                    return format!("a response that is known {known}, of {}", response.content_type());
-                }
-                let status = match route_values::status(respond, &self.values) {
-                    Ok(status) => status,
-                    Err(text) => return format!("500, because its values give no status: {text:?}"),
-                };
-                let mut body = response.body().to_vec();
-                if let Some(template) = &respond.body {
-                    body.clear();
-                    template.fill(&self.values, &mut body);
-                }
-                if !route::may_have_body(status) {
-                    body.clear();
-                }
-                format!("{status}, {} bytes of {}", body.len(), response.content_type())
-            }
+            Action::Respond(respond) => self.own_response(respond),
             Action::Files(files) => {
                 let folder = route_values::folder(files, &self.values);
                 let is_for_files = matches!(self.values.request.method, b"GET" | b"HEAD");
@@ -459,6 +440,28 @@ impl Report<'_> {
                 }
             }
         }
+    }
+
+    /// Describes the response of the option `respond`.
+    fn own_response(&self, respond: &config::Respond) -> String {
+        let response = &respond.response;
+        let texts = respond.status.iter().chain(&respond.body).map(|text| text.values_known());
+        if let Some(known) = texts.max().and_then(known_later) {
+            return format!("a response that is known {known}, of {}", response.content_type());
+        }
+        let status = match route_values::status(respond, &self.values) {
+            Ok(status) => status,
+            Err(text) => return format!("500, because its values give no status: {text:?}"),
+        };
+        let mut body = response.body().to_vec();
+        if let Some(template) = &respond.body {
+            body.clear();
+            template.fill(&self.values, &mut body);
+        }
+        if !route::may_have_body(status) {
+            body.clear();
+        }
+        format!("{status}, {} bytes of {}", body.len(), response.content_type())
     }
 
     fn location(&self, redirect: &route::Redirect) -> String {

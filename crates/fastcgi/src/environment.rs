@@ -328,7 +328,7 @@ fn shared_marks(head: &RequestHead, bytes: &[u8]) -> u64 {
     shared
 }
 
-/// One of 64 bits. Equal names have the same one, also in another case.
+/// Returns a mark, one of 64 bits. Equal names have the same mark, also in another case.
 #[inline(always)]
 fn mark(name: &[u8]) -> u64 {
     let (Some(first), Some(last)) = (name.first(), name.last()) else { return 1 };

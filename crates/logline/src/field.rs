@@ -190,7 +190,7 @@ pub fn field_names() -> impl Iterator<Item = &'static str> {
     NAMED.iter().flat_map(|named| named.names).copied().chain(families)
 }
 
-/// What an entry needs for the value of a name, besides [`Needs::MORE`]; `None` if no value has it.
+/// The needs of an entry for the value of a name, besides [`Needs::MORE`]; `None` if no value has it.
 pub(crate) type ValueNeeds<'v> = dyn Fn(&str) -> Option<Needs> + 'v;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -650,7 +650,7 @@ mod tests {
         }
         let own = edits.clone().removing(["X-Own"]);
         assert!(own.remove(b"x_own", ActiveEdits::FIRST) && !own.remove(b"x_gone", ActiveEdits::FIRST));
-        assert!(!edits.tells_user() && !edits.user_variable().is_some());
+        assert!(!edits.tells_user() && edits.user_variable().is_none());
         let by_user = HeaderEdits::in_groups(
             [(1, Set("X-Plan", "gold"))],
             vec![when("client.user == \"ann\"")],

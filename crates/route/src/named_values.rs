@@ -108,7 +108,7 @@ pub fn is_variable(name: &str) -> bool {
 
 /// Whether the value may differ between clients that request one URL.
 pub(crate) fn is_of_client(value: &Expression) -> bool {
-    // A response that is stored has one server and one head, whoever asks for it.
+    // A stored response has one server and one head for all clients.
     let is_of_url = |fact: &Fact| {
         matches!(
             fact,

@@ -27,7 +27,7 @@ impl GroupPiece {
     }
 }
 
-/// What separates the pieces of a variable's text.
+/// Returns the character that separates the pieces of a variable's text.
 pub(super) fn separator(variable: &str) -> Option<char> {
     match variable {
         "uri" | "document_uri" => Some('/'),
@@ -132,7 +132,7 @@ fn begins_with(text: &str, separator: char) -> bool {
     }
 }
 
-/// What follows a separator that is there exactly once.
+/// Returns the text behind a separator at its beginning that occurs exactly once.
 fn behind_separator(text: &str, separator: char) -> Option<&str> {
     if !begins_with(text, separator) {
         return None;

@@ -23,7 +23,7 @@ pub(crate) fn template<T>(
     .ok()
 }
 
-/// What a text should have in place of a mistake: a value that is known too late can be elsewhere.
+/// Returns the expectation for a text with a mistake. A value that is known too late may be used elsewhere.
 pub(crate) fn expected_for(error: &TemplateError, usual: &'static str) -> &'static str {
     match error.fault {
         TemplateFault::LateValue { known, .. } => places_of_value(known),

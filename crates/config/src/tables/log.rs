@@ -34,7 +34,7 @@ pub(crate) mod target;
 /// The values that lines may have, by name, with what an entry needs for them.
 pub(crate) type LoggedValues = HashMap<String, Needs>;
 
-/// What an entry needs for a value.
+/// Returns the facts that an entry needs for a value.
 pub(crate) fn needs_of_value(value: &Expression) -> Needs {
     let of_head = value.asks_for_family(FactFamily::ResponseHeaders);
     let of_time = value.asks_for(Fact::ResponseTime);

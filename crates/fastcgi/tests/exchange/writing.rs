@@ -204,7 +204,7 @@ fn fields_become_variables_that_cannot_be_forged() {
 
 #[test]
 fn fields_are_joined_by_name_however_many_there_are() {
-    // Every name in three spellings, so that fields with the same mark are told apart.
+    // Every name in three spellings, so that several fields have the same mark.
     let names: Vec<String> = (0..80).map(|number| format!("x{number}-{}y", "n".repeat(number / 8))).collect();
     for spellings in 1..=3 {
         let spelling = |name: &String, spelling: usize| match spelling {

@@ -49,7 +49,7 @@ impl<'a> ExchangeConditions<'a> {
         Self { later: LaterFacts { upstream, server, ..self.later }, ..self }
     }
 
-    /// What is known besides the request.
+    /// The facts that are known besides the request.
     pub(crate) fn later(&self) -> LaterFacts<'a> {
         self.later
     }

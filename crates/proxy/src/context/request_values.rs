@@ -20,7 +20,7 @@ pub(crate) struct RequestValues<'a> {
     framing: BodyFraming,
     client: IpAddr,
     request: &'a CurrentRequest,
-    /// What is known besides the request.
+    /// The facts that are known besides the request.
     pub(crate) later: LaterFacts<'a>,
 }
 

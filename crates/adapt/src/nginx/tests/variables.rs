@@ -346,7 +346,7 @@ fn groups_and_files_are_refused_and_refusals_stay_closed() {
     assert_eq!(branches(&adapted), ["else -> 501", "else -> 501"], "{}", adapted.toml);
 }
 
-/// What is known with the response is a value for its fields, and for the log.
+/// A variable that is known with the response is a value for its fields, and for the log.
 #[test]
 fn variables_of_the_response_are_values_for_its_fields_and_the_log() {
     let declarations = "map $status $kind { default ok; ~^5 broken; } map $sent_http_content_type $age { text/css 1h; default 1m; } \
