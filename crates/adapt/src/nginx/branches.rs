@@ -484,7 +484,12 @@ impl BlockGroups {
             return Err("its block uses groups of the expression elsewhere than in the target of a redirect"
                 .to_owned());
         }
-        Ok(Self { pieces: Vec::new(), of_path: Some(values::expression(pattern, ignores_case)?) })
+        let expression = values::expression(pattern, ignores_case)?;
+        let group_count = groups::count(&expression);
+        if let Some((_, number)) = used.iter().find(|(_, number)| *number > group_count) {
+            return Err(format!("${number} is no group of its expression"));
+        }
+        Ok(Self { pieces: Vec::new(), of_path: Some(expression) })
     }
 }
 

@@ -53,7 +53,9 @@ pub(super) fn fact(name: &str) -> Option<NginxFact> {
     if let Some((whole, index)) = name.strip_suffix(']').and_then(|name| name.split_once('[')) {
         let NginxFact { expression, is_lower, is_late, .. } = fact(whole)?;
         let separator = literal(&groups::separator(whole)?.to_string());
-        let expression = format!("({expression}.split({separator})[{index}] ?? \"\")");
+        let piece = format!("{expression}.split({separator})[{index}]");
+        // The first piece is never absent: a text without separators is a piece.
+        let expression = if index == "0" { piece } else { format!("({piece} ?? \"\")") };
         return Some(NginxFact { expression, is_lower, is_set: false, is_late });
     }
     if let Some((_, expression, known)) = PLAIN.iter().find(|(known, ..)| *known == name) {

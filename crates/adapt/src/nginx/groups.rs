@@ -77,6 +77,11 @@ pub(super) fn pieces(variable: &str, pattern: &str) -> Vec<GroupPiece> {
     found
 }
 
+/// Returns the number of groups of an expression; 0 if it has a mistake.
+pub(super) fn count(expression: &str) -> usize {
+    regex::Regex::new(expression).map_or(0, |expression| expression.captures_len() - 1)
+}
+
 /// Reads a group behind its `(`. Returns its name and what follows, if it is always a whole piece.
 fn whole_piece(group: &str, separator: char) -> Option<(Option<String>, &str)> {
     let (name, group) = match group.strip_prefix('?') {

@@ -5,6 +5,7 @@
 use expression::Expression;
 use http1::BodyFraming;
 use route::{LaterFacts, RequestSource, ResponseFacts};
+use std::cell::Cell;
 
 use crate::context::exchange_slot::{CurrentRequest, Texts};
 use crate::context::plan::{Compression, RoutePolicies};
@@ -139,6 +140,7 @@ pub(crate) fn routed_again(
     known: RoutedRequest,
 ) -> RoutedRequest {
     let framing = http1::request_framing(&request.head, request.head_bytes()).unwrap_or(BodyFraming::None);
-    let has_policies = ctx.snapshot.plan.routes[known.route].policies.is_some();
-    RoutedRequest { framing, has_policies, ..known }
+    let route = &ctx.snapshot.plan.routes[known.route];
+    let (has_policies, upstream) = (route.policies.is_some(), Cell::new(route.upstream));
+    RoutedRequest { framing, has_policies, upstream, ..known }
 }

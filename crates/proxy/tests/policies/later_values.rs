@@ -89,7 +89,8 @@ fn line<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn response(status: &str, body: &str) -> String {
-    let fields = "Date: D\r\nContent-Type: Text/HTML\r\nCache-Control: max-age=60\r\nConnection: close\r\n";
+    let fields =
+        "Date: D\r\nContent-Type: Text/HTML\r\nCache-Control: public, max-age=60\r\nConnection: close\r\n";
     format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
@@ -156,13 +157,10 @@ fn steps_after_authentication_know_the_user() {
             let moved = scene.answer(spoken, &of(user, "/moved"));
             assert_eq!(moved.field("location"), Some(&*format!("/plans/{plan}")), "{spoken:?}");
         }
-        // A stored response is for those with the same value.
+        // A stored response is for those with the same value. RFC 9111 §3.5: with `public`, despite Authorization.
         for (user, body) in [(&ann, "for gold"), (&bob, "for free")] {
-            assert_eq!(
-                scene.exchange(spoken, &of(user, "/kept"), &response("200 OK", body)).1.body,
-                body,
-                "{spoken:?}"
-            );
+            let (_, got) = scene.exchange(spoken, &of(user, "/kept"), &response("200 OK", body));
+            assert_eq!(got.body, body, "{spoken:?}");
         }
         for (user, body) in [(&ann, "for gold"), (&bob, "for free")] {
             let kept = scene.answer(spoken, &of(user, "/kept"));
@@ -260,9 +258,9 @@ fn lines_of_the_log_have_values_of_the_whole_exchange() {
         lines,
         [
             &*format!(r#"200 / gold "ann" {server} false "text/html" gold true "first""#),
-            r#"401 / free "" none@nowhere false "text/plain; charset=utf-8" free true """#,
-            &*format!(r#"503 / free "bob" {server} true "text/html" bad-free true """#),
-            r#"503 /own free "" none@nowhere true "text/plain" bad-free true """#,
+            r#"401 / free "-" none@nowhere false "text/plain" free true "-""#,
+            &*format!(r#"503 / free "bob" {server} true "text/html" bad-free true "-""#),
+            r#"503 /own free "-" none@nowhere true "text/plain" bad-free true "-""#,
         ]
     );
 }
