@@ -1,9 +1,8 @@
 //! The generator with `openssl s_server`, another TLS library, if installed (on CI it must be). Its responses end with
 //! the connection, so only close_notify shows that they are whole.
 
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::made::Made;
 use load::{Errors, LoadPlan, Tls};
@@ -13,33 +12,31 @@ struct Server(Child);
 impl Server {
     /// `None` without openssl, unless this is CI.
     fn start(made: &Made, options: &[&str]) -> Option<(Self, u16)> {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = address.expect("a port").port();
         let spawned = Command::new("openssl")
-            .args(["s_server", "-quiet", "-www", "-accept", &port.to_string()])
+            .args(["s_server", "-www", "-accept", "127.0.0.1:0"])
             .arg("-cert")
             .arg(made.certificate())
             .arg("-key")
             .arg(made.key())
             .args(options)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let child = match spawned {
+        let mut child = match spawned {
             Ok(child) => child,
             Err(error) if std::env::var_os("CI").is_some() => {
                 panic!("openssl must be installed on CI: {error}")
             }
             Err(_) => return None,
         };
-        let mut server = Self(child);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.0.try_wait().expect("a child of ours");
-            assert!(ended.is_none(), "openssl ended: {ended:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some((server, port))
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        // Such as `ACCEPT 127.0.0.1:41873`: the kernel has chosen the port.
+        let port = lines.find_map(|line| line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.parse().ok());
+        let server = Self(child);
+        // A full pipe would stop the server.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some((server, port.expect("openssl accepts connections")))
     }
 }
 
