@@ -28,6 +28,7 @@ use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::source::Directive;
 use crate::{Adapted, Include, RemarkKind, values};
+pub(crate) use syntax::read;
 
 /// Translates a Caddyfile. `file` is its name for messages and comments. Fails on a syntax error or an exceeded limit:
 /// blocks 32 deep, imports 16 deep, 1000 files, 100000 directives.

@@ -40,7 +40,7 @@ use crate::sheet::{Said, Sheet};
 use crate::{Adapted, Include, RemarkKind};
 use acl::Acls;
 use maps::PatternFiles;
-use syntax::{HaproxyLine, HaproxySection};
+pub(crate) use syntax::{HaproxyLine, HaproxySection, read};
 
 /// Translates a configuration of HAProxy. `file` is its name for messages and comments; `include` reads pattern files.
 /// Fails on a syntax error or more than 100000 lines.

@@ -37,6 +37,8 @@ mod squid;
 mod pound;
 /// Traefik.
 mod traefik;
+/// Statements with their places, for tools beside the translation.
+pub mod statements;
 
 /// Shared checks of all peers' tests.
 #[cfg(test)]

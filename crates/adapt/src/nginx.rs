@@ -69,6 +69,7 @@ use constants::Folded;
 use doors::Door;
 use scope::BlockScope;
 use syntax::Directive;
+pub(crate) use syntax::read;
 use variables::Declarations;
 
 /// Translates a configuration of nginx, or a part, such as a `server` block. `file` is its name for messages and

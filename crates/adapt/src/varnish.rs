@@ -18,7 +18,7 @@ use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::{Adapted, Include};
 use backends::{AclNetworks, Backend};
-use syntax::{Declaration, Statement};
+pub(crate) use syntax::{Declaration, Statement, VclToken, read};
 
 /// Translates a configuration of Varnish (VCL). `file` is its name for messages and comments. Fails on a syntax error
 /// or an exceeded limit: blocks 32 deep, includes 16 deep, 100000 statements.

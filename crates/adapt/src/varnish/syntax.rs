@@ -46,6 +46,7 @@ pub(crate) enum Declaration {
         entries: Vec<VclToken>,
     },
     Sub {
+        number: usize,
         name: String,
         body: Vec<Statement>,
     },
@@ -155,7 +156,7 @@ impl VclReader<'_> {
         if kind == "sub" {
             let name = self.word("the name of a subroutine")?;
             self.sign("{")?;
-            return Ok(Declaration::Sub { name, body: self.block(1, source)? });
+            return Ok(Declaration::Sub { number, name, body: self.block(1, source)? });
         }
         let mut words = Vec::new();
         while !self.peek("{") && !self.peek(";") {

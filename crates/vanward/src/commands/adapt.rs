@@ -2,6 +2,10 @@
 //!
 //! It reads files and their includes; the crate `adapt` translates them.
 
+/// `--prove`: runs the old proxy beside Vanward.
+#[cfg(feature = "lab")]
+mod prove;
+
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +27,12 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 ///
 /// The exit code is 0; with --check, it is 1 if a directive cannot be taken over. It is 78 if the file has a syntax
 /// error, or nothing that can be taken over.
+///
+/// With --prove, the other proxy and Vanward run side by side on loopback, and get the same generated requests. The
+/// report lists every difference, and what no request reached. The exit code is 0 if nothing differs and everything
+/// was reached, 1 for differences, and 98 if something could not be reached or started. It supports nginx, haproxy,
+/// caddy and varnish, which must be installed. Servers of FastCGI, limits of concurrent requests, WebSockets and
+/// HTTP/2 are not tested.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AdaptArgs {
@@ -49,6 +59,22 @@ pub(crate) struct AdaptArgs {
     /// Overwrite the file of --output.
     #[arg(long, requires = "output")]
     force: bool,
+
+    /// Run the other proxy and Vanward side by side, and report every difference. Vanward has the translated
+    /// configuration, or that of CANDIDATE.
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "CANDIDATE", num_args = 0..=1, conflicts_with_all = ["check", "output"])]
+    prove: Option<Option<PathBuf>>,
+
+    /// Maximum number of generated requests of --prove.
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "N", requires = "prove", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    requests: u32,
+
+    /// Seed of the generated requests of --prove.
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "N", requires = "prove", default_value_t = 1)]
+    seed: u64,
 }
 
 const EXAMPLES: &str = "\
@@ -60,6 +86,8 @@ Examples:
   vanward adapt haproxy /etc/haproxy/haproxy.cfg -o vanward.toml
   vanward adapt caddy /etc/caddy/Caddyfile -o vanward.toml
   vanward adapt traefik /etc/traefik/traefik.yml         with the files of its providers.file
+  vanward adapt nginx /etc/nginx/nginx.conf --prove      run both proxies, and compare their answers
+  vanward adapt nginx /etc/nginx/nginx.conf --prove vanward.toml
   vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
 
 /// A proxy whose configurations can be translated.
@@ -105,6 +133,10 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
         let why = format!("{name}: nothing can be taken over; is it a configuration of {peer}?");
         return super::fail(super::BAD_CONFIGURATION, why);
     }
+    #[cfg(feature = "lab")]
+    if let Some(candidate) = &arguments.prove {
+        return proved(arguments, candidate.as_deref(), (&name, &text), &adapted, &folder);
+    }
     if let Some(output) = &arguments.output
         && let Err(why) = write_to(output, &adapted.toml, arguments.force)
     {
@@ -127,6 +159,44 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
         _ if arguments.check && adapted.refused() > 0 => ExitCode::from(super::FAILED),
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Proves the translation, or a candidate.
+#[cfg(feature = "lab")]
+fn proved(
+    arguments: &AdaptArgs,
+    candidate: Option<&Path>,
+    (name, text): (&str, &str),
+    adapted: &Adapted,
+    folder: &Path,
+) -> ExitCode {
+    let peer = match arguments.peer {
+        OtherProxy::Nginx => ::prove::OldProxy::Nginx,
+        OtherProxy::Haproxy => ::prove::OldProxy::Haproxy,
+        OtherProxy::Caddy => ::prove::OldProxy::Caddy,
+        OtherProxy::Varnish => ::prove::OldProxy::Varnish,
+        _ => {
+            let why = "--prove is for nginx, haproxy, caddy and varnish";
+            return super::fail(super::USAGE, why);
+        }
+    };
+    let candidate = match candidate.map(|path| (path, read_file(path))) {
+        None => adapted.toml.clone(),
+        Some((_, Ok(text))) => text,
+        Some((path, Err(why))) => {
+            return super::fail(super::FAILED, format_args!("{}: {why}", path.display()));
+        }
+    };
+    let asked = prove::ToProve {
+        peer,
+        name,
+        text,
+        candidate: &candidate,
+        requests: arguments.requests as usize,
+        seed: arguments.seed,
+        json: arguments.json,
+    };
+    prove::run(&asked, &mut |pattern| included(folder, pattern))
 }
 
 fn remarks(adapted: &Adapted, name: &str, arguments: &AdaptArgs) -> String {

@@ -9,6 +9,8 @@ mod branches;
 mod mapped;
 /// The origin behind both.
 mod origin;
+/// Proofs.
+mod proved;
 /// Starts peers.
 mod peers;
 /// Differences that have a reason.

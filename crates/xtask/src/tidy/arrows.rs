@@ -43,6 +43,8 @@ enum Layer {
     Words,
     /// Translates configurations of other programs, as text. Pure; its tests parse the output.
     Adapting,
+    /// Compares an adapted configuration with the original. Pure.
+    Proving,
     Tool,
 }
 
@@ -72,6 +74,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("adapt", Layer::Adapting),
     ("gateway", Layer::Adapting),
     ("discover", Layer::Adapting),
+    ("prove", Layer::Proving),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
     ("disk", Layer::World),
@@ -105,13 +108,14 @@ impl Layer {
 
     fn may_depend_on(self, other: Self) -> bool {
         use Layer::{
-            Adapting, Chaos, Client, Config, Configured, Control, Fleet, Lab, LabBase, LabPart, Proxy, Pure,
-            TestSupport, Tool, Top, Transport, Words, World,
+            Adapting, Chaos, Client, Config, Configured, Control, Fleet, Lab, LabBase, LabPart, Proving,
+            Proxy, Pure, TestSupport, Tool, Top, Transport, Words, World,
         };
         match self {
             Words | LabBase => false,
             // Translated conditions are compiled, so that the result is valid.
             Adapting => matches!(other, Pure | Words),
+            Proving => matches!(other, Adapting | Pure | Words),
             // Parsers of texts that people write name the nearest word.
             Pure => matches!(other, Pure | Words),
             World => other == Pure,
@@ -147,7 +151,7 @@ impl Layer {
 
 /// Whether a crate is pure: it takes bytes and `now`, and returns decisions.
 pub(crate) fn is_pure(name: &str) -> bool {
-    matches!(Layer::parse(name), Some(Layer::Pure | Layer::Words | Layer::Adapting))
+    matches!(Layer::parse(name), Some(Layer::Pure | Layer::Words | Layer::Adapting | Layer::Proving))
 }
 
 pub(super) fn check(packages: &[Value], root: &Path) -> Vec<Finding> {
@@ -254,6 +258,9 @@ mod tests {
             ("adapt", "mistake", None, true),
             ("adapt", "config", Some("dev"), true),
             ("adapt", "config", None, false),
+            ("prove", "adapt", None, true),
+            ("prove", "tokio", None, false),
+            ("adapt", "prove", None, false),
             ("config", "proxy", Some("build"), false),
             ("http1", "xtask", None, false),
         ] {

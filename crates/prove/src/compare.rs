@@ -1,0 +1,392 @@
+//! Compares the outcomes of a request with both proxies. Rules say which differences have no meaning.
+
+/// Differences that are documented, or have no meaning.
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::answer::{ProofAnswer, ProofOutcome, SeenRequest};
+use crate::old::OldConfiguration;
+use crate::request::{MARK, ProofRequest};
+use crate::stand_in::StandIns;
+
+/// The aspect in which outcomes differ.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aspect {
+    Status,
+    /// Which servers were asked, and how often.
+    Asked,
+    Method,
+    Target,
+    /// A field that a server got.
+    ServerField(String),
+    ServerBody,
+    /// A field that the client got.
+    Field(String),
+    Body,
+    /// How many of many requests in a row were refused.
+    Limit,
+}
+
+impl Aspect {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Status => "the status".to_owned(),
+            Self::Asked => "the server that was asked".to_owned(),
+            Self::Method => "the method that the server got".to_owned(),
+            Self::Target => "the target that the server got".to_owned(),
+            Self::ServerField(name) => format!("the field {name} that the server got"),
+            Self::ServerBody => "the body that the server got".to_owned(),
+            Self::Field(name) => format!("the field {name} of the response"),
+            Self::Body => "the body of the response".to_owned(),
+            Self::Limit => "how many requests a limit refused".to_owned(),
+        }
+    }
+
+    /// Directives of nginx and others that decide such a matter.
+    pub(crate) fn words(&self) -> &'static [&'static str] {
+        match self {
+            Self::Status | Self::Limit => &[
+                "return",
+                "deny",
+                "allow",
+                "auth",
+                "limit",
+                "try_files",
+                "error_page",
+                "rewrite",
+                "pass",
+                "internal",
+                "block",
+                "redirect",
+                "respond",
+                "abort",
+                "max_body",
+                "satisfy",
+            ],
+            Self::Asked => &[
+                "pass",
+                "upstream",
+                "backend",
+                "try_files",
+                "error_page",
+                "server",
+                "mirror",
+                "auth_request",
+            ],
+            Self::Method | Self::Target => &["pass", "rewrite", "uri", "path", "method"],
+            Self::ServerField(_) | Self::ServerBody => {
+                &["proxy_set", "header", "forwardfor", "proxy_hide", "proxy_pass"]
+            }
+            Self::Field(_) => &[
+                "header", "expires", "cache", "gzip", "redirect", "return", "rewrite", "encode", "charset",
+                "type", "cookie",
+            ],
+            Self::Body => &[
+                "root",
+                "alias",
+                "index",
+                "return",
+                "error_page",
+                "try_files",
+                "sub_filter",
+                "respond",
+                "file",
+            ],
+        }
+    }
+}
+
+/// A difference between the proxies, in one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofDifference {
+    pub request: usize,
+    pub aspect: Aspect,
+    pub theirs: String,
+    pub ours: String,
+    /// The old proxy refuses the request, and Vanward does not.
+    pub is_open: bool,
+}
+
+/// Fields of responses that may differ.
+const FREE_FIELDS: [&str; 12] = [
+    "date",
+    "server",
+    "via",
+    "connection",
+    "keep-alive",
+    "transfer-encoding",
+    "content-length",
+    "age",
+    "x-varnish",
+    "alt-svc",
+    "last-modified",
+    "x-vanward-reached",
+];
+/// Fields to servers that may differ.
+const FREE_SERVER_FIELDS: [&str; 8] =
+    ["connection", "keep-alive", "via", "te", "content-length", "transfer-encoding", "x-varnish", "expect"];
+/// Statuses of refusals.
+const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];
+/// Parts of the pages of nginx, HAProxy and Varnish.
+const OWN_PAGES: [&str; 3] = ["<center>nginx", "<html><body><h1>", "<p>Varnish cache server</p>"];
+/// Shown texts are cut, in characters.
+const SHOWN_MAX: usize = 200;
+
+/// Compares outcomes, and counts the differences that have no meaning, by rule.
+pub(crate) struct Comparer<'c> {
+    pub(crate) old: &'c OldConfiguration,
+    pub(crate) theirs: &'c StandIns,
+    pub(crate) ours: &'c StandIns,
+    pub(crate) tolerated: BTreeMap<&'static str, BTreeSet<usize>>,
+}
+
+/// An outcome, with the texts of the old configuration in place of the stand-ins.
+struct OutcomeSide {
+    answer: ProofAnswer,
+    seen: Vec<SeenRequest>,
+    /// The proxy wrote the response, and the configuration has no page for it.
+    is_own: bool,
+}
+
+impl Comparer<'_> {
+    pub(crate) fn compare(
+        &mut self,
+        request: &ProofRequest,
+        theirs: &ProofOutcome,
+        ours: &ProofOutcome,
+    ) -> Vec<ProofDifference> {
+        let (theirs, ours) = (self.side(self.theirs, theirs), self.side(self.ours, ours));
+        let mut found = FoundDifferences { request: request.number, all: Vec::new() };
+        let (their_status, our_status) = (theirs.answer.status, ours.answer.status);
+        let is_refused = REFUSALS.contains(&their_status) && theirs.seen.is_empty();
+        let is_open = is_refused && (!ours.seen.is_empty() || (200..300).contains(&our_status));
+        let groups =
+            |side: &OutcomeSide| side.seen.iter().map(|seen| self.group(seen).to_owned()).collect::<Vec<_>>();
+        let is_elsewhere = their_status != our_status || groups(&theirs) != groups(&ours);
+        if is_elsewhere && let Some(rule) = rules::of_place(self.old.peer, request, &theirs, &ours, is_open) {
+            self.tolerate(rule, request);
+            return Vec::new();
+        }
+        if their_status != our_status {
+            found.add(Aspect::Status, self.summary(&theirs), self.summary(&ours));
+            if let Some(last) = found.all.last_mut() {
+                last.is_open = is_open;
+            }
+            return found.all;
+        }
+        if groups(&theirs) != groups(&ours) {
+            found.add(Aspect::Asked, self.summary(&theirs), self.summary(&ours));
+            return found.all;
+        }
+        self.servers(request, &theirs, &ours, &mut found);
+        self.fields(request, &theirs, &ours, &mut found);
+        self.body(request, &theirs, &ours, &mut found);
+        found.all
+    }
+
+    fn tolerate(&mut self, rule: &'static str, request: &ProofRequest) {
+        self.tolerated.entry(rule).or_default().insert(request.number);
+    }
+
+    fn side(&self, stand_ins: &StandIns, outcome: &ProofOutcome) -> OutcomeSide {
+        let original = |text: &str| stand_ins.original(self.old, text);
+        let of_fields = |fields: &[(String, String)]| {
+            fields.iter().map(|(name, value)| (name.clone(), original(value))).collect::<Vec<_>>()
+        };
+        let mut answer = outcome.answer.clone();
+        answer.fields = of_fields(&answer.fields);
+        let mut seen: Vec<SeenRequest> = outcome
+            .seen
+            .iter()
+            .map(|seen| SeenRequest {
+                fields: of_fields(&seen.fields),
+                target: original(&seen.target),
+                ..seen.clone()
+            })
+            .collect();
+        // Requests of the proxy's own may come in any order.
+        seen.sort_by(|one, other| (&one.target, one.server).cmp(&(&other.target, other.server)));
+        let is_own = seen.is_empty() && is_own_page(&answer);
+        OutcomeSide { answer, seen, is_own }
+    }
+
+    /// A line with the status, and the servers that were asked.
+    fn summary(&self, side: &OutcomeSide) -> String {
+        let status = match side.answer.status {
+            0 => format!("no response ({})", side.answer.trouble),
+            status => status.to_string(),
+        };
+        let location =
+            side.answer.field("location").map(|location| format!(" to {location}")).unwrap_or_default();
+        let asked = match side.seen.as_slice() {
+            [] => "no server was asked".to_owned(),
+            seen => seen.iter().map(|seen| self.asked(seen)).collect::<Vec<_>>().join(", "),
+        };
+        format!("{status}{location}; {asked}")
+    }
+
+    fn asked(&self, seen: &SeenRequest) -> String {
+        let server = self.old.servers.get(seen.server).map_or("?", |server| server.address.as_str());
+        format!("{server} got {} {}", seen.method, seen.target)
+    }
+
+    fn group(&self, seen: &SeenRequest) -> &str {
+        self.old.servers.get(seen.server).map_or("?", |server| server.group.as_str())
+    }
+
+    fn servers(
+        &mut self,
+        request: &ProofRequest,
+        theirs: &OutcomeSide,
+        ours: &OutcomeSide,
+        found: &mut FoundDifferences,
+    ) {
+        let groups =
+            |side: &OutcomeSide| side.seen.iter().map(|seen| self.group(seen).to_owned()).collect::<Vec<_>>();
+        if groups(theirs) != groups(ours) {
+            return found.add(Aspect::Asked, self.summary(theirs), self.summary(ours));
+        }
+        for (their, our) in theirs.seen.iter().zip(&ours.seen) {
+            if their.method != our.method {
+                found.add(Aspect::Method, their.method.clone(), our.method.clone());
+            }
+            if their.target != our.target {
+                found.add(Aspect::Target, their.target.clone(), our.target.clone());
+            }
+            if their.body != our.body {
+                let shown = |seen: &SeenRequest| format!("{} bytes", seen.body.len());
+                found.add(Aspect::ServerBody, shown(their), shown(our));
+            }
+            for name in names(&their.fields, &our.fields) {
+                let (theirs, ours) = (values(&their.fields, &name), values(&our.fields, &name));
+                if theirs == ours
+                    || name.eq_ignore_ascii_case(MARK)
+                    || FREE_SERVER_FIELDS.contains(&name.as_str())
+                {
+                    continue;
+                }
+                match rules::of_server_field(request, &name, &theirs, &ours) {
+                    Some(rule) => self.tolerate(rule, request),
+                    None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
+                }
+            }
+        }
+    }
+
+    fn fields(
+        &mut self,
+        request: &ProofRequest,
+        theirs: &OutcomeSide,
+        ours: &OutcomeSide,
+        found: &mut FoundDifferences,
+    ) {
+        let is_coded = |side: &OutcomeSide| side.answer.field("content-encoding").is_some();
+        // RFC 9110 §15.5.17: the response is not a representation.
+        if theirs.answer.status == 416 {
+            return;
+        }
+        let (coded, own) = (is_coded(theirs) || is_coded(ours), theirs.is_own && ours.seen.is_empty());
+        for name in names(&theirs.answer.fields, &ours.answer.fields) {
+            let (mut their, mut our) =
+                (values(&theirs.answer.fields, &name), values(&ours.answer.fields, &name));
+            if name == "location" {
+                their.iter_mut().chain(&mut our).for_each(|location| *location = resolved(request, location));
+            }
+            if their == our || FREE_FIELDS.contains(&name.as_str()) {
+                continue;
+            }
+            let values = rules::FieldValues { name: &name, theirs: &their, ours: &our };
+            let rule = rules::of_field(&values, theirs, ours, coded, own);
+            match rule {
+                Some(rule) => self.tolerate(rule, request),
+                None => found.add(Aspect::Field(name), shown(&their), shown(&our)),
+            }
+        }
+    }
+
+    fn body(
+        &mut self,
+        request: &ProofRequest,
+        theirs: &OutcomeSide,
+        ours: &OutcomeSide,
+        found: &mut FoundDifferences,
+    ) {
+        let is_coded = |side: &OutcomeSide| side.answer.field("content-encoding").is_some();
+        let is_range = theirs.answer.status == 416;
+        if theirs.answer.body == ours.answer.body || is_range || is_coded(theirs) || is_coded(ours) {
+            return;
+        }
+        if theirs.is_own && ours.seen.is_empty() {
+            return self.tolerate(rules::OWN, request);
+        }
+        let shown = |side: &OutcomeSide| {
+            let text = String::from_utf8_lossy(&side.answer.body);
+            format!("{} bytes: {:?}", side.answer.body.len(), cut(&text, 60))
+        };
+        found.add(Aspect::Body, shown(theirs), shown(ours));
+    }
+}
+
+struct FoundDifferences {
+    request: usize,
+    all: Vec<ProofDifference>,
+}
+
+impl FoundDifferences {
+    fn add(&mut self, aspect: Aspect, theirs: String, ours: String) {
+        let (theirs, ours) = (cut(&theirs, SHOWN_MAX), cut(&ours, SHOWN_MAX));
+        self.all.push(ProofDifference { request: self.request, aspect, theirs, ours, is_open: false });
+    }
+}
+
+/// Whether a proxy wrote the page itself: with nothing from the configuration in it.
+fn is_own_page(answer: &ProofAnswer) -> bool {
+    let text = String::from_utf8_lossy(&answer.body);
+    answer.status >= 300 && (answer.body.is_empty() || OWN_PAGES.iter().any(|part| text.contains(part)))
+}
+
+/// A URL on the requested host becomes a path.
+fn resolved(request: &ProofRequest, location: &str) -> String {
+    for scheme in ["http", "https"] {
+        let origin = format!("{scheme}://{}", request.host.to_ascii_lowercase());
+        if let Some(rest) = location.to_ascii_lowercase().strip_prefix(&origin)
+            && (rest.is_empty() || rest.starts_with('/'))
+            && scheme == "http"
+        {
+            return location[origin.len()..].to_owned();
+        }
+    }
+    location.to_owned()
+}
+
+fn names(theirs: &[(String, String)], ours: &[(String, String)]) -> BTreeSet<String> {
+    theirs.iter().chain(ours).map(|(name, _)| name.clone()).collect()
+}
+
+/// The values of a field: one for each in a list of them. Of cookies, the order has no meaning.
+fn values(fields: &[(String, String)], name: &str) -> Vec<String> {
+    let all = fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let mut values: Vec<String> = all.collect();
+    if name == "set-cookie" {
+        values.sort();
+    } else if values.len() > 1 {
+        values = vec![values.join(", ")];
+    }
+    values
+}
+
+fn shown(values: &[String]) -> String {
+    if values.is_empty() { "none".to_owned() } else { values.join(" | ") }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let mut shown: String = text.chars().take(most).collect();
+    if text.chars().nth(most).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

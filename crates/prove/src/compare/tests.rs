@@ -1,0 +1,161 @@
+//! Outcomes that differ, and those that only seem to.
+
+use super::*;
+use crate::OldProxy;
+use crate::old::OldDoor;
+use crate::request::tests::get;
+
+const HEAD: &str = "content-type: text/html";
+
+fn old() -> OldConfiguration {
+    let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
+    old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false });
+    for server in ["10.0.0.1:3000", "10.0.0.2:3000"] {
+        old.server(server, 80, Some("app"));
+    }
+    old.server("legacy", 80, None);
+    old
+}
+
+fn stand_ins(side: u16) -> StandIns {
+    let address = |host: u16, port: u16| format!("127.0.0.{host}:{port}").parse().expect("an address");
+    StandIns {
+        folder: "/tmp/p".to_owned(),
+        doors: vec![address(side, 4000)],
+        servers: (0..3).map(|index| address(1, side * 1000 + index)).collect(),
+        existing: BTreeSet::new(),
+        certificate: String::new(),
+        key: String::new(),
+        rejected: BTreeSet::new(),
+    }
+}
+
+fn fields(lines: &str) -> Vec<(String, String)> {
+    let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+    lines.lines().filter_map(pair).collect()
+}
+
+fn outcome(status: u16, lines: &str, body: &str, seen: &[(usize, &str, &str)]) -> ProofOutcome {
+    let seen = seen.iter().map(|(server, target, lines)| SeenRequest {
+        server: *server,
+        method: "GET".to_owned(),
+        target: (*target).to_owned(),
+        fields: fields(lines),
+        body: Vec::new(),
+    });
+    let answer =
+        ProofAnswer { status, fields: fields(lines), body: body.as_bytes().to_vec(), trouble: String::new() };
+    ProofOutcome { answer, seen: seen.collect() }
+}
+
+/// The differences and rules of a pair of outcomes.
+fn compared(target: &str, theirs: &ProofOutcome, ours: &ProofOutcome) -> (Vec<String>, Vec<&'static str>) {
+    let (old, their_places, our_places) = (old(), stand_ins(3), stand_ins(4));
+    let mut comparer =
+        Comparer { old: &old, theirs: &their_places, ours: &our_places, tolerated: BTreeMap::new() };
+    let found = comparer.compare(&get("example.com", target), theirs, ours);
+    let shown = |difference: &ProofDifference| {
+        let open = if difference.is_open { "OPEN " } else { "" };
+        format!("{open}{}: {} / {}", difference.aspect.text(), difference.theirs, difference.ours)
+    };
+    (found.iter().map(shown).collect(), comparer.tolerated.keys().copied().collect())
+}
+
+#[test]
+fn differences_are_found() {
+    let ok = |seen: &[(usize, &str, &str)]| outcome(200, HEAD, "a", seen);
+    let plain = ok(&[(0, "/", "host: a")]);
+    let rows: Vec<(ProofOutcome, ProofOutcome, Vec<&str>)> = vec![
+        (plain.clone(), ok(&[(1, "/", "host: a")]), vec![]),
+        (
+            outcome(403, HEAD, "<center>nginx", &[]),
+            plain.clone(),
+            vec!["OPEN the status: 403; no server was asked / 200; 10.0.0.1:3000 got GET /"],
+        ),
+        (
+            plain.clone(),
+            outcome(404, HEAD, "", &[]),
+            vec!["the status: 200; 10.0.0.1:3000 got GET / / 404; no server was asked"],
+        ),
+        (
+            plain.clone(),
+            ok(&[(2, "/", "host: a")]),
+            vec!["the server that was asked: 200; 10.0.0.1:3000 got GET / / 200; legacy:80 got GET /"],
+        ),
+        (plain.clone(), ok(&[(0, "/?a", "host: a")]), vec!["the target that the server got: / / /?a"]),
+        (plain.clone(), ok(&[(0, "/", "host: b")]), vec!["the field host that the server got: a / b"]),
+        (
+            plain.clone(),
+            outcome(200, "x: 1", "a", &[(0, "/", "host: a")]),
+            vec![
+                "the field content-type of the response: text/html / none",
+                "the field x of the response: none / 1",
+            ],
+        ),
+        (
+            plain,
+            outcome(200, HEAD, "b", &[(0, "/", "host: a")]),
+            vec!["the body of the response: 1 bytes: \"a\" / 1 bytes: \"b\""],
+        ),
+    ];
+    for (theirs, ours, found) in rows {
+        assert_eq!(compared("/", &theirs, &ours).0, found);
+    }
+}
+
+#[test]
+fn differences_without_a_meaning_are_counted_by_rule() {
+    let rows: Vec<(&str, ProofOutcome, ProofOutcome, Vec<&str>)> = vec![
+        // The stand-ins of both proxies mean the same.
+        (
+            "/",
+            outcome(302, "location: http://example.com:4000/x", "", &[(2, "/", "host: 127.0.0.1:3002")]),
+            outcome(302, "location: /x", "", &[(2, "/", "host: 127.0.0.1:4002")]),
+            vec![],
+        ),
+        ("/", outcome(200, "date: a\nserver: b", "", &[]), outcome(200, "via: c", "", &[]), vec![]),
+        (
+            "/",
+            outcome(200, "", "", &[(0, "/", "")]),
+            outcome(200, "", "", &[(0, "/", "forwarded: for=a")]),
+            vec!["servers get Forwarded and X-Forwarded-… from Vanward"],
+        ),
+        (
+            "/a/../b",
+            outcome(200, "", "", &[]),
+            outcome(400, "", "", &[]),
+            vec!["paths that servers may read as others get 400"],
+        ),
+        (
+            "/",
+            outcome(404, "content-type: text/html", "<center>nginx", &[]),
+            outcome(404, "", "not found", &[]),
+            vec!["the proxies' own responses"],
+        ),
+        (
+            "/",
+            outcome(200, "content-encoding: gzip\netag: W/a", "1", &[]),
+            outcome(200, "content-encoding: gzip\netag: b", "2", &[]),
+            vec!["ETag of compressed responses"],
+        ),
+    ];
+    for (target, theirs, ours, rules) in rows {
+        assert_eq!(compared(target, &theirs, &ours), (vec![], rules), "{theirs:?}");
+    }
+}
+
+#[test]
+fn a_304_of_varnish_is_excused_only_for_the_tag_of_the_request() {
+    let mut old = old();
+    old.peer = OldProxy::Varnish;
+    let (their_places, our_places) = (stand_ins(3), stand_ins(4));
+    for (tag, is_excused) in [("\"proof\"", true), ("\"other\"", false)] {
+        let mut request = get("example.com", "/");
+        request.fields.push(("If-None-Match".to_owned(), "\"proof\"".to_owned()));
+        let theirs = outcome(304, "etag: \"proof\"", "", &[(0, "/", "")]);
+        let ours = outcome(200, &format!("etag: {tag}"), "a", &[(0, "/", "")]);
+        let mut comparer =
+            Comparer { old: &old, theirs: &their_places, ours: &our_places, tolerated: BTreeMap::new() };
+        assert_eq!(comparer.compare(&request, &theirs, &ours).is_empty(), is_excused, "{tag}");
+    }
+}

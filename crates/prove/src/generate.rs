@@ -1,0 +1,463 @@
+//! Generates requests from the conditions of the old configuration: each met, and each nearly met.
+//!
+//! Requests that exceed limits come last, so that no other request meets them.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use crate::old::{OldCondition, OldConfiguration, OldRule, Site, StatementPlace};
+use crate::pattern::{Random, TextPattern};
+use crate::request::{OriginBehaviour, ProofRequest};
+use crate::stand_in;
+
+/// Longer bodies are not sent.
+pub(crate) const BODY_MAX: u64 = 2 << 20;
+/// At most this part of all requests is for limits.
+const BURST_SHARE: usize = 4;
+
+const METHODS: [&str; 6] = ["HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+const PATHS: [&str; 12] = [
+    "/",
+    "/index.html",
+    "/a/b/c",
+    "/style.css",
+    "/image.png",
+    "/page.php",
+    "/.git/config",
+    "/%2e%2e/etc/passwd",
+    "/a%20b/%C3%A4",
+    "//double//slash",
+    "/a/../b",
+    "/?a=1&b=%2F&empty=",
+];
+const FIELDS: [(&str, &str); 12] = [
+    ("Range", "bytes=0-3"),
+    ("Range", "bytes=90000-"),
+    ("If-Modified-Since", "Thu, 01 Jan 2099 00:00:00 GMT"),
+    ("If-None-Match", "\"proof\""),
+    ("If-None-Match", "\"other\""),
+    ("Accept-Encoding", "gzip"),
+    ("Cookie", "session=1; theme=dark"),
+    ("Authorization", "Bearer token"),
+    ("X-Forwarded-For", "203.0.113.9"),
+    ("X-Forwarded-Proto", "https"),
+    ("Origin", "https://other.example.org"),
+    ("User-Agent", "Mozilla/5.0 (proof)"),
+];
+
+/// Returns up to `count` requests, the same for the same seed.
+pub fn generate(old: &OldConfiguration, seed: u64, count: usize) -> Vec<ProofRequest> {
+    let mut made =
+        RequestGenerator { old, random: Random::new(seed), known: BTreeSet::new(), requests: Vec::new() };
+    made.aimed();
+    made.usual();
+    let bursts = made.bursts(count / BURST_SHARE);
+    let room = count.saturating_sub(bursts.len());
+    // Combinations rarely repeat; a configuration without conditions has few.
+    let mut attempts = 0;
+    while made.requests.len() < room && attempts < count * 4 {
+        attempts += 1;
+        made.combined();
+    }
+    let mut requests = made.requests;
+    requests.truncate(room);
+    requests.extend(bursts);
+    for (number, request) in requests.iter_mut().enumerate() {
+        request.number = number;
+        if !request.is_burst {
+            // Each has its own client, so that limits of clients meet only those that are for them.
+            let inside =
+                request.network.as_ref().and_then(|network| stand_in::client_in(old, network, number));
+            request.client = inside.unwrap_or_else(|| stand_in::stranger(number));
+        }
+    }
+    requests
+}
+
+struct RequestGenerator<'o> {
+    old: &'o OldConfiguration,
+    random: Random,
+    /// Requests without their numbers.
+    known: BTreeSet<String>,
+    requests: Vec<ProofRequest>,
+}
+
+impl RequestGenerator<'_> {
+    /// Requests that meet the conditions of each rule, then those that nearly do, and each door without conditions.
+    fn aimed(&mut self) {
+        let old = self.old;
+        for site in &old.sites {
+            for rule in &site.rules {
+                let request = self.meeting(site, rule, None);
+                self.add(request);
+            }
+        }
+        for site in &old.sites {
+            for host in &site.hosts {
+                for text in host.matching(&mut self.random).into_iter().chain(host.nearly(&mut self.random)) {
+                    self.plain(site, &text, "/");
+                }
+            }
+            self.plain(site, "unknown.example", "/");
+            for rule in &site.rules {
+                for place in 0..rule.conditions.len() {
+                    self.near(site, rule, place);
+                }
+                self.variants(site, rule);
+            }
+        }
+    }
+
+    /// Usual requests, for each site.
+    fn usual(&mut self) {
+        let old = self.old;
+        for site in &old.sites {
+            let host = self.host(site);
+            for path in PATHS {
+                self.plain(site, &host, path);
+            }
+            for (name, value) in FIELDS {
+                let mut request = self.blank(site, &host, "/");
+                request.fields.push((name.to_owned(), value.to_owned()));
+                self.add(request);
+            }
+            for method in METHODS {
+                let mut request = self.blank(site, &host, "/");
+                self.set_method(&mut request, method);
+                self.add(request);
+            }
+            for (behaviour, _) in OriginBehaviour::ALL {
+                let mut request = self.blank(site, &host, "/page");
+                request.behaviour = behaviour;
+                // Twice, for a cache.
+                self.requests.push(request.clone());
+                self.requests.push(request);
+            }
+        }
+    }
+
+    /// Requests to the place of a rule that differ in one respect.
+    fn variants(&mut self, site: &Site, rule: &OldRule) {
+        let request = self.meeting(site, rule, None);
+        for method in METHODS {
+            let mut request = request.clone();
+            self.set_method(&mut request, method);
+            self.add(request);
+        }
+        let (path, query) = match request.target.split_once('?') {
+            Some((path, query)) => (path.to_owned(), format!("?{query}")),
+            None => (request.target.clone(), String::new()),
+        };
+        let bare = path.trim_end_matches('/');
+        let encoded = path.char_indices().nth(1).map(|(at, letter)| {
+            let rest = &path[at + letter.len_utf8()..];
+            format!("/%{:02X}{rest}", u32::from(letter).min(255))
+        });
+        let targets = [
+            format!("{bare}{query}"),
+            format!("{bare}/{query}"),
+            format!("{bare}/more{query}"),
+            format!("{bare}more{query}"),
+            format!("{path}?a=1&b=2"),
+            format!("/{path}{query}"),
+            format!("{bare}//x{query}"),
+            format!("{bare}/../x{query}"),
+        ];
+        for target in targets.into_iter().chain(encoded) {
+            if target.starts_with('/') {
+                self.add(ProofRequest { target, ..request.clone() });
+            }
+        }
+        for behaviour in [OriginBehaviour::Missing, OriginBehaviour::Unavailable, OriginBehaviour::Redirect] {
+            self.add(ProofRequest { behaviour, ..request.clone() });
+        }
+    }
+
+    /// Meets all conditions of a rule but one, which it nearly meets.
+    fn near(&mut self, site: &Site, rule: &OldRule, place: usize) {
+        let texts = match &rule.conditions[place] {
+            OldCondition::Host(pattern)
+            | OldCondition::Path(pattern)
+            | OldCondition::Field(_, pattern)
+            | OldCondition::Cookie(_, pattern)
+            | OldCondition::Argument(_, pattern) => pattern.nearly(&mut self.random),
+            OldCondition::Methods(_) => vec!["PROPFIND".to_owned()],
+            OldCondition::Clients(_) | OldCondition::Credentials | OldCondition::Body(_) => {
+                vec![String::new()]
+            }
+            OldCondition::Burst(_) | OldCondition::ServerError => Vec::new(),
+        };
+        for text in texts {
+            let request = self.meeting(site, rule, Some((place, &text)));
+            self.add(request);
+        }
+    }
+
+    /// A request that combines two rules, and usual parts.
+    fn combined(&mut self) {
+        let old = self.old;
+        let Some(site) = self.random.one(&old.sites) else { return };
+        let Some(rule) = self.random.one(&site.rules) else { return };
+        let mut request = self.meeting(site, rule, None);
+        if let Some(other) = self.random.one(&site.rules) {
+            for condition in &other.conditions {
+                if !matches!(condition, OldCondition::Path(_) | OldCondition::Body(_)) {
+                    self.meet(&mut request, condition, None);
+                }
+            }
+        }
+        if self.random.below(3) == 0
+            && let Some((name, value)) = self.random.one(&FIELDS)
+            && !request.fields.iter().any(|(known, _)| known == name)
+        {
+            request.fields.push(((*name).to_owned(), (*value).to_owned()));
+        }
+        if self.random.below(3) == 0
+            && let Some(method) = self.random.one(&METHODS)
+        {
+            self.set_method(&mut request, method);
+        }
+        if self.random.below(4) == 0
+            && let Some((behaviour, _)) = self.random.one(&OriginBehaviour::ALL)
+        {
+            request.behaviour = *behaviour;
+        }
+        if self.random.below(3) == 0 && !request.target.contains('?') {
+            let word = self.random.word();
+            request.target += &format!("?q={word}");
+        }
+        self.add(request);
+    }
+
+    /// Many requests of one client in a row, for each limit.
+    fn bursts(&mut self, most: usize) -> Vec<ProofRequest> {
+        let old = self.old;
+        let mut all = Vec::new();
+        let mut client = 0;
+        for site in &old.sites {
+            for rule in &site.rules {
+                let burst = rule.conditions.iter().find_map(|condition| match condition {
+                    OldCondition::Burst(count) => Some(*count),
+                    _ => None,
+                });
+                let Some(count) = burst.filter(|count| all.len() + count <= most) else { continue };
+                client += 1;
+                let mut request = self.meeting(site, rule, None);
+                request.client = Ipv4Addr::new(127, 65, 0, client);
+                request.network = None;
+                request.is_burst = true;
+                all.extend(std::iter::repeat_n(request, count));
+            }
+        }
+        all
+    }
+
+    fn host(&mut self, site: &Site) -> String {
+        let first = site.hosts.first().map(|host| host.matching(&mut self.random));
+        first.and_then(|hosts| hosts.into_iter().next()).unwrap_or_else(|| "unknown.example".to_owned())
+    }
+
+    fn plain(&mut self, site: &Site, host: &str, target: &str) {
+        let request = self.blank(site, host, target);
+        self.add(request);
+    }
+
+    fn blank(&mut self, site: &Site, host: &str, target: &str) -> ProofRequest {
+        ProofRequest {
+            number: 0,
+            door: self.random.one(&site.doors).copied().unwrap_or(0),
+            client: Ipv4Addr::LOCALHOST,
+            network: None,
+            method: "GET".to_owned(),
+            host: host.to_owned(),
+            target: target.to_owned(),
+            fields: Vec::new(),
+            body: None,
+            behaviour: OriginBehaviour::Page,
+            aim: None,
+            is_burst: false,
+        }
+    }
+
+    /// A request that meets the conditions of a rule; one of them may have a text that nearly does.
+    fn meeting(&mut self, site: &Site, rule: &OldRule, near: Option<(usize, &str)>) -> ProofRequest {
+        let host = self.host(site);
+        let mut request = self.blank(site, &host, "/");
+        request.aim = Some(StatementPlace::clone(&rule.place));
+        for (place, condition) in rule.conditions.iter().enumerate() {
+            let text = near.filter(|(near, _)| *near == place).map(|(_, text)| text);
+            self.meet(&mut request, condition, text);
+        }
+        request
+    }
+
+    /// Changes a request so that it meets a condition, or nearly does with `near`.
+    fn meet(&mut self, request: &mut ProofRequest, condition: &OldCondition, near: Option<&str>) {
+        let mut text = |pattern: &TextPattern| match near {
+            Some(near) => Some(near.to_owned()),
+            None => {
+                let texts = pattern.matching(&mut self.random);
+                self.random.one(&texts).cloned()
+            }
+        };
+        match condition {
+            OldCondition::Host(pattern) => {
+                request.host = text(pattern).unwrap_or_default().replace([' ', '/'], "");
+            }
+            OldCondition::Path(pattern) => {
+                let path = text(pattern).unwrap_or_default();
+                let path = match path.chars().next() {
+                    Some('/') => path,
+                    Some('.') => format!("/page{path}"),
+                    _ => format!("/{path}"),
+                };
+                request.target = as_target(&path);
+            }
+            OldCondition::Methods(methods) => {
+                let method = near.map(str::to_owned).or_else(|| self.random.one(methods).cloned());
+                if let Some(method) = method {
+                    self.set_method(request, &method);
+                }
+            }
+            OldCondition::Field(name, pattern) => {
+                let value = text(pattern);
+                set_field(request, name, value);
+            }
+            OldCondition::Cookie(name, pattern) => {
+                let value = text(pattern).map(|value| format!("{name}={value}"));
+                set_field(request, "Cookie", value);
+            }
+            OldCondition::Argument(name, pattern) => {
+                let value = text(pattern).unwrap_or_default();
+                let sign = if request.target.contains('?') { '&' } else { '?' };
+                request.target += &format!("{sign}{name}={}", as_target(&value));
+            }
+            OldCondition::Clients(networks) => {
+                let inside = networks
+                    .iter()
+                    .find_map(|network| Some((network.clone(), stand_in::client_in(self.old, network, 0)?)));
+                if let (Some((network, client)), None) = (inside, near) {
+                    (request.network, request.client) = (Some(network), client);
+                }
+            }
+            OldCondition::Credentials => {
+                // alice:secret, and another password.
+                let value = if near.is_none() { "Basic YWxpY2U6c2VjcmV0" } else { "Basic YWxpY2U6d3Jvbmc=" };
+                set_field(request, "Authorization", Some(value.to_owned()));
+            }
+            OldCondition::Body(most) => {
+                let length = if near.is_some() { most.saturating_add(1) } else { *most };
+                if length <= BODY_MAX && *most > 0 {
+                    self.set_method(request, "POST");
+                    request.body = Some(length as usize);
+                }
+            }
+            OldCondition::Burst(_) => {}
+            OldCondition::ServerError => request.behaviour = OriginBehaviour::Unavailable,
+        }
+    }
+
+    fn set_method(&mut self, request: &mut ProofRequest, method: &str) {
+        method.clone_into(&mut request.method);
+        request.body = match method {
+            "POST" | "PUT" | "PATCH" => Some(request.body.unwrap_or(8)),
+            _ => None,
+        };
+    }
+
+    /// Adds a request, unless there is the same one.
+    fn add(&mut self, request: ProofRequest) {
+        let bare = ProofRequest { aim: None, ..request.clone() };
+        if self.known.insert(format!("{bare:?}")) {
+            self.requests.push(request);
+        }
+    }
+}
+
+fn set_field(request: &mut ProofRequest, name: &str, value: Option<String>) {
+    let Some(value) = value else { return };
+    let value: String = value.chars().filter(|letter| (' '..='~').contains(letter)).collect();
+    match request.fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        Some((_, known)) if name == "Cookie" => *known += &format!("; {value}"),
+        Some((_, known)) => *known = value,
+        None => request.fields.push((name.to_owned(), value)),
+    }
+}
+
+/// Encodes what cannot stand in a target.
+fn as_target(path: &str) -> String {
+    let mut target = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'!'..=b'~' if byte != b'#' => target.push(char::from(byte)),
+            _ => target += &format!("%{byte:02X}"),
+        }
+    }
+    target
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OldProxy;
+    use crate::old::OldDoor;
+
+    fn old(rules: &[(usize, &[OldCondition])]) -> OldConfiguration {
+        let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
+        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false });
+        old.network("10.0.0.0/8");
+        let rule = |(line, conditions): &(usize, &[OldCondition])| OldRule {
+            place: StatementPlace { file: "n".to_owned(), line: *line, text: String::new() },
+            conditions: conditions.to_vec(),
+        };
+        let hosts = vec![TextPattern::Exact("a.example".to_owned())];
+        old.sites = vec![Site { doors: vec![0], hosts, rules: rules.iter().map(rule).collect() }];
+        old
+    }
+
+    #[test]
+    fn each_condition_is_met_and_nearly_met() {
+        let text = |text: &str| TextPattern::Exact(text.to_owned());
+        let path = OldCondition::Path(TextPattern::Regex { pattern: r"\.php$".to_owned(), any_case: false });
+        let conditions = [
+            path,
+            OldCondition::Methods(vec!["PURGE".to_owned()]),
+            OldCondition::Field("X-A".to_owned(), text("b")),
+            OldCondition::Cookie("c".to_owned(), text("d")),
+            OldCondition::Argument("e".to_owned(), text("f")),
+            OldCondition::Clients(vec!["10.0.0.0/8".to_owned()]),
+        ];
+        let made = generate(&old(&[(1, &conditions)]), 1, 1000);
+        let first = &made[0];
+        let fields =
+            [("X-A", "b"), ("Cookie", "c=d")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert!(first.path().ends_with(".php") && first.target.ends_with("?e=f"), "{first:?}");
+        assert_eq!((first.method.as_str(), &first.fields[..]), ("PURGE", &fields[..]));
+        assert_eq!(first.network.as_deref(), Some("10.0.0.0/8"));
+        let near: [fn(&ProofRequest) -> bool; 5] = [
+            |request| request.method == "PROPFIND",
+            |request| request.network.is_none() && request.method == "PURGE",
+            |request| request.fields.iter().any(|(_, value)| value == "bx"),
+            |request| request.fields.iter().any(|(_, value)| value == "c=D"),
+            |request| request.target.contains(".phpx"),
+        ];
+        for (index, near) in near.into_iter().enumerate() {
+            assert!(made.iter().any(near), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_requests_and_limits_come_last() {
+        let old = old(&[(1, &[OldCondition::Burst(8)]), (2, &[OldCondition::Body(100)])]);
+        let made = generate(&old, 7, 200);
+        assert_eq!(made, generate(&old, 7, 200));
+        assert_ne!(made, generate(&old, 8, 200));
+        assert_eq!(made.len(), 200);
+        assert!(made.iter().enumerate().all(|(index, request)| request.number == index));
+        let bursts: Vec<usize> =
+            made.iter().filter(|request| request.is_burst).map(|request| request.number).collect();
+        assert_eq!(bursts, (192..200).collect::<Vec<_>>());
+        let bodies: BTreeSet<_> = made.iter().filter_map(|request| request.body).collect();
+        assert!(bodies.contains(&100) && bodies.contains(&101), "{bodies:?}");
+    }
+}

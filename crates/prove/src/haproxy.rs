@@ -1,0 +1,214 @@
+//! Facts of a configuration of HAProxy: frontends, conditions, backends.
+
+/// Conditions.
+mod conditions;
+/// Rewrites the configuration.
+mod rewrite;
+
+use std::collections::BTreeMap;
+
+use adapt::statements::Statement;
+
+use crate::OldProxy;
+use crate::old::{
+    OldCondition, OldConfiguration, OldDoor, OldFileKind, OldRule, Site, StatementPlace, split_port,
+};
+use conditions::{Acls, acls};
+pub(crate) use rewrite::original;
+
+pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
+    let mut old = OldConfiguration::new(OldProxy::Haproxy, statements);
+    let sections = old.statements.clone();
+    let users = users(&sections);
+    let is_http = modes(&sections);
+    let sections: Vec<(&Statement, bool)> = sections.iter().zip(is_http).collect();
+    let of_names: BTreeMap<&str, &Statement> = sections
+        .iter()
+        .filter(|(section, _)| matches!(section.name.as_str(), "backend" | "listen"))
+        .map(|(section, _)| (section.word(0), *section))
+        .collect();
+    for (section, is_http) in &sections {
+        let listens = matches!(section.name.as_str(), "frontend" | "listen");
+        if !*is_http && listens {
+            old.untested(section, "only HTTP is proved");
+            continue;
+        }
+        if matches!(section.name.as_str(), "backend" | "listen") {
+            servers(&mut old, section);
+        }
+        if listens {
+            let site = site(&mut old, section, &of_names, &users);
+            old.sites.push(site);
+        }
+        section.inner().iter().for_each(|line| files(&mut old, line));
+    }
+    old
+}
+
+/// Whether each section has the mode `http`, also by its defaults.
+fn modes(sections: &[Statement]) -> Vec<bool> {
+    let mut of_defaults = false;
+    let mode = |section: &Statement| {
+        section.inner().iter().rev().find(|line| line.name == "mode").map(|mode| mode.word(0) == "http")
+    };
+    let mut all = Vec::new();
+    for section in sections {
+        let own = mode(section);
+        if section.name == "defaults" {
+            of_defaults = own.unwrap_or(false);
+        }
+        all.push(own.unwrap_or(of_defaults));
+    }
+    all
+}
+
+/// The credentials of each list of users, as in `Authorization`; none for hashed passwords.
+fn users(sections: &[Statement]) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for list in sections.iter().filter(|section| section.name == "userlist") {
+        for user in list.inner().iter().filter(|line| line.name == "user") {
+            if user.word(1) == "insecure-password" {
+                let pair = base64(&format!("{}:{}", user.word(0), user.word(2)));
+                all.entry(list.word(0).to_owned()).or_insert(pair);
+            }
+        }
+    }
+    all
+}
+
+fn site(
+    old: &mut OldConfiguration,
+    section: &Statement,
+    backends: &BTreeMap<&str, &Statement>,
+    users: &BTreeMap<String, String>,
+) -> Site {
+    let mut site = Site { doors: Vec::new(), hosts: Vec::new(), rules: Vec::new() };
+    for bind in section.inner().iter().filter(|line| line.name == "bind") {
+        for door in doors(bind) {
+            match door {
+                Some(door) => site.doors.push(old.door(door)),
+                None => old.untested(bind, "only TCP addresses have stand-ins"),
+            }
+        }
+    }
+    let known = acls(section, users);
+    let mut reader = HaproxyFacts { old, rules: Vec::new(), users };
+    reader.section(section, &known, &[]);
+    let mut seen = Vec::new();
+    for line in section.inner() {
+        let (name, condition) = match line.name.as_str() {
+            "use_backend" => (line.word(0), Some(line)),
+            "default_backend" => (line.word(0), None),
+            _ => continue,
+        };
+        let Some(backend) = backends.get(name).filter(|_| !seen.contains(&name)) else { continue };
+        seen.push(name);
+        let ways = condition.map_or_else(|| vec![Vec::new()], |line| reader.ways(line, &known));
+        let base = ways.into_iter().next().unwrap_or_default();
+        reader.rules.push(OldRule { place: StatementPlace::of(backend), conditions: base.clone() });
+        let known = acls(backend, users);
+        reader.section(backend, &known, &base);
+    }
+    site.rules = reader.rules;
+    site
+}
+
+struct HaproxyFacts<'o> {
+    old: &'o mut OldConfiguration,
+    rules: Vec<OldRule>,
+    users: &'o BTreeMap<String, String>,
+}
+
+impl HaproxyFacts<'_> {
+    /// Reads the rules of a section that requests with these conditions reach.
+    fn section(&mut self, section: &Statement, known: &Acls, base: &[OldCondition]) {
+        for line in section.inner().iter().filter(|line| has_mark(line)) {
+            for mut conditions in self.ways(line, known) {
+                for condition in &conditions {
+                    if let OldCondition::Clients(networks) = condition {
+                        networks.iter().for_each(|network| self.old.network(network));
+                    }
+                }
+                conditions.splice(0..0, base.iter().cloned());
+                self.rules.push(OldRule { place: StatementPlace::of(line), conditions });
+            }
+            if line.word(0) == "auth" && self.users.is_empty() {
+                self.old.untested(line, "no password is known");
+            }
+        }
+    }
+
+    /// The conditions of a line: one list for each way to meet them.
+    fn ways(&mut self, line: &Statement, known: &Acls) -> Vec<Vec<OldCondition>> {
+        conditions::ways(line, known, self.users)
+    }
+}
+
+/// Whether a line is a rule whose use is logged.
+fn has_mark(line: &Statement) -> bool {
+    match line.name.as_str() {
+        "http-request" | "redirect" | "use_backend" | "use-server" | "block" => true,
+        "http-response" => !line.word(0).starts_with("cache"),
+        _ => false,
+    }
+}
+
+fn servers(old: &mut OldConfiguration, section: &Statement) {
+    for line in section.inner() {
+        match line.name.as_str() {
+            "server" if line.word(1).starts_with(['/', '@']) || line.word(1).starts_with("unix") => {
+                old.untested(line, "servers at Unix sockets have no stand-in");
+            }
+            "server" => {
+                let port = if line.words.iter().any(|word| word == "ssl") { 443 } else { 80 };
+                old.server(line.word(1), port, Some(section.word(0)));
+            }
+            "server-template" => old.untested(line, "servers of DNS have no stand-in"),
+            _ => {}
+        }
+    }
+}
+
+/// Reads the files of patterns and of maps that a line names.
+fn files(old: &mut OldConfiguration, line: &Statement) {
+    for (index, word) in line.words.iter().enumerate() {
+        if word == "-f" {
+            old.file(line.word(index + 1), OldFileKind::Patterns);
+        }
+        for file in conditions::map_files(word) {
+            old.file(file, OldFileKind::Patterns);
+        }
+    }
+}
+
+/// The addresses of `bind`; none for those without a stand-in.
+fn doors(bind: &Statement) -> Vec<Option<OldDoor>> {
+    let is_tls = bind.words.iter().any(|word| word == "ssl");
+    let has_proxy_header = bind.words.iter().any(|word| word == "accept-proxy");
+    bind.word(0)
+        .split(',')
+        .map(|address| {
+            let address = address.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
+            let (host, port) = split_port(address);
+            let host = if matches!(host, "" | "*" | "0.0.0.0" | "::" | "[::]") { "*" } else { host };
+            Some(OldDoor { host: host.to_owned(), port: port?, is_tls, has_proxy_header })
+        })
+        .collect()
+}
+
+fn base64(text: &str) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut made = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let joined = three.iter().fold(0_u32, |joined, byte| joined << 8 | u32::from(*byte))
+            << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(joined >> (18 - 6 * place) & 63) as usize];
+            made.push(if place > three.len() { '=' } else { char::from(letter) });
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests;

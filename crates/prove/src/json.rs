@@ -1,0 +1,57 @@
+//! The report of a proof as JSON.
+
+use serde_json::{Value, json};
+
+use crate::old::StatementPlace;
+use crate::report::{DifferenceCause, ProofReport, Verdict};
+
+/// Returns the report as an object. `name` is the file of the old configuration, `beside` the old program.
+pub fn json(proof: &ProofReport, name: &str, beside: &str) -> Value {
+    let list = |items: Vec<Value>| Value::Array(items);
+    let unreached = proof.unreached.iter().map(|(place, why)| with(of_place(place), "why", why));
+    json!({
+        "file": name,
+        "proxy": proof.peer.name(),
+        "program": beside,
+        "verdict": match proof.verdict() {
+            Verdict::Same => "same",
+            Verdict::Differs => "differs",
+            Verdict::Undecided => "undecided",
+        },
+        "requests": proof.requests,
+        "differing": proof.differing,
+        "causes": list(proof.causes.iter().map(of_cause).collect()),
+        "closed": proof.closed,
+        "reached": list(
+            proof.reached.iter().map(|(place, count)| with(of_place(place), "requests", count)).collect(),
+        ),
+        "unreached": list(unreached.collect()),
+        "tolerated": list(
+            proof.tolerated.iter().map(|(rule, count)| json!({ "rule": rule, "requests": count })).collect(),
+        ),
+        "replaced": list(
+            proof.replaced.iter().map(|replaced| json!({ "old": replaced.old, "new": replaced.new })).collect(),
+        ),
+    })
+}
+
+fn of_cause(cause: &DifferenceCause) -> Value {
+    json!({
+        "differs": cause.aspect.text(),
+        "open": cause.is_open,
+        "requests": cause.requests,
+        "curl": cause.curl,
+        "theirs": cause.theirs,
+        "ours": cause.ours,
+        "decided_by": cause.deciding.iter().map(of_place).collect::<Vec<_>>(),
+    })
+}
+
+fn of_place(place: &StatementPlace) -> Value {
+    json!({ "file": place.file, "line": place.line, "statement": place.text })
+}
+
+fn with(mut object: Value, key: &str, value: impl serde::Serialize) -> Value {
+    object[key] = json!(value);
+    object
+}

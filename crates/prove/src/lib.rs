@@ -1,0 +1,102 @@
+//! Proves a migration: the old proxy and Vanward get the same requests, and every difference is reported.
+//!
+//! Pure: configurations and answers in, requests and a report out. The caller starts programs and sends requests.
+
+#![forbid(unsafe_code)]
+
+/// Facts of the old configuration.
+mod old;
+/// Conditions on texts, with texts that meet them.
+mod pattern;
+/// Facts and the rewritten configuration of nginx.
+mod nginx;
+/// Facts and the rewritten configuration of HAProxy.
+mod haproxy;
+/// Facts and the rewritten configuration of Caddy.
+mod caddy;
+/// Facts and the rewritten configuration of Varnish.
+mod varnish;
+/// Stand-ins of addresses, networks and files.
+mod stand_in;
+/// Rewrites the configuration of Vanward.
+mod candidate;
+/// Requests of a proof.
+mod request;
+/// Generates requests from facts.
+mod generate;
+/// Answers, and what servers saw.
+mod answer;
+/// Compares two outcomes of a request.
+mod compare;
+/// Groups differences by cause.
+mod report;
+/// The report as text.
+mod text;
+/// The report as JSON.
+mod json;
+
+pub use answer::{ProofAnswer, ProofOutcome, ResponseWire, SeenRequest};
+pub use candidate::{ProofCandidate, candidate};
+pub use compare::{Aspect, ProofDifference};
+pub use generate::generate;
+pub use json::json;
+pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, StatementPlace};
+pub use report::{DifferenceCause, ProofEvidence, ProofReport, Verdict, report};
+pub use request::{MARK, OriginBehaviour, ProofRequest};
+pub use stand_in::{BlockMark, Original, Replaced, StandIns, files};
+pub use text::text;
+
+/// A proxy whose configurations can be proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldProxy {
+    Nginx,
+    Haproxy,
+    Caddy,
+    Varnish,
+}
+
+impl OldProxy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::Caddy => "caddy",
+            Self::Varnish => "varnish",
+        }
+    }
+
+    /// The program that runs such a configuration.
+    pub fn program(self) -> &'static str {
+        if self == Self::Varnish { "varnishd" } else { self.name() }
+    }
+
+    /// The package of Debian with the program.
+    pub fn package(self) -> &'static str {
+        self.name()
+    }
+}
+
+/// Reads the facts of an old configuration.
+pub fn examine(
+    peer: OldProxy,
+    text: &str,
+    file: &str,
+    include: adapt::Include<'_>,
+) -> Result<OldConfiguration, Box<mistake::Mistake>> {
+    match peer {
+        OldProxy::Nginx => Ok(nginx::examine(adapt::statements::nginx(text, file, include)?)),
+        OldProxy::Haproxy => Ok(haproxy::examine(adapt::statements::haproxy(text, file, include)?)),
+        OldProxy::Caddy => Ok(caddy::examine(adapt::statements::caddy(text, file, include)?)),
+        OldProxy::Varnish => Ok(varnish::examine(adapt::statements::varnish(text, file, include)?)),
+    }
+}
+
+/// Rewrites an old configuration so that it runs on loopback, and logs which blocks each request reaches.
+pub fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original {
+    match old.peer {
+        OldProxy::Nginx => nginx::original(old, stand_ins),
+        OldProxy::Haproxy => haproxy::original(old, stand_ins),
+        OldProxy::Caddy => caddy::original(old, stand_ins),
+        OldProxy::Varnish => varnish::original(old, stand_ins),
+    }
+}

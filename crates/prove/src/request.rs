@@ -1,0 +1,201 @@
+//! Requests of a proof: as bytes, and as a command line of curl.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use crate::old::{OldDoor, StatementPlace};
+
+/// The field that numbers requests, and tells the server how to answer.
+pub const MARK: &str = "X-Vanward-Proof";
+
+/// The answer of the server to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OriginBehaviour {
+    /// 200 with a page.
+    Page,
+    /// 404.
+    Missing,
+    /// 503.
+    Unavailable,
+    /// 401.
+    Unauthorized,
+    /// 302 to a URL on itself.
+    Redirect,
+    /// A page that may be cached for an hour, with a cookie.
+    Cookie,
+    /// A page that may be cached for an hour.
+    Cacheable,
+    /// A page for one user only.
+    Private,
+}
+
+impl OriginBehaviour {
+    pub const ALL: [(Self, &'static str); 8] = [
+        (Self::Page, "page"),
+        (Self::Missing, "missing"),
+        (Self::Unavailable, "unavailable"),
+        (Self::Unauthorized, "unauthorized"),
+        (Self::Redirect, "redirect"),
+        (Self::Cookie, "cookie"),
+        (Self::Cacheable, "cacheable"),
+        (Self::Private, "private"),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(known, _)| *known == self).map_or("page", |(_, word)| word)
+    }
+
+    /// Reads the second word of the field [`MARK`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == word).map(|(known, _)| *known)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofRequest {
+    pub number: usize,
+    /// Index of the door.
+    pub door: usize,
+    pub client: Ipv4Addr,
+    /// The network of the old configuration that the client is in.
+    pub network: Option<String>,
+    pub method: String,
+    /// Without a port.
+    pub host: String,
+    pub target: String,
+    pub fields: Vec<(String, String)>,
+    /// Length of the body; none for a request without one.
+    pub body: Option<usize>,
+    pub behaviour: OriginBehaviour,
+    /// The statement that the request is for.
+    pub aim: Option<StatementPlace>,
+    /// Whether it is one of many in a row, of which a limit refuses some.
+    pub is_burst: bool,
+}
+
+impl ProofRequest {
+    /// The path, without the query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// The request as HTTP/1.1. `door` is where it is sent.
+    pub fn bytes(&self, door: &OldDoor) -> Vec<u8> {
+        let authority = door.authority(&self.host);
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: {authority}\r\n", self.method, self.target);
+        let _ = write!(head, "{MARK}: {} {}\r\n", self.number, self.behaviour.word());
+        for (name, value) in &self.fields {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if let Some(length) = self.body {
+            let _ = write!(head, "Content-Length: {length}\r\n");
+        }
+        head += "\r\n";
+        let mut bytes = head.into_bytes();
+        bytes.resize(bytes.len() + self.body.unwrap_or(0), b'x');
+        bytes
+    }
+
+    /// Writes the request as a command line for the old proxy.
+    pub fn curl(&self, door: &OldDoor) -> String {
+        let scheme = if door.is_tls { "https" } else { "http" };
+        let mut line = "curl -i --path-as-is".to_owned();
+        match self.method.as_str() {
+            "HEAD" => line += " -I",
+            "GET" if self.body.is_none() => {}
+            method => {
+                let _ = write!(line, " -X {}", quoted(method));
+            }
+        }
+        for (name, value) in &self.fields {
+            let _ = write!(line, " -H {}", quoted(&format!("{name}: {value}")));
+        }
+        match self.body {
+            Some(length @ ..=40) => {
+                let _ = write!(line, " --data-binary {}", quoted(&"x".repeat(length)));
+            }
+            Some(length) => {
+                let _ = write!(line, " --data-binary \"$(head -c {length} /dev/zero | tr '\\0' x)\"");
+            }
+            None => {}
+        }
+        let _ =
+            write!(line, " {}", quoted(&format!("{scheme}://{}{}", door.authority(&self.host), self.target)));
+        if let Some(network) = &self.network {
+            let _ = write!(line, "  # from a client in {network}");
+        }
+        if self.behaviour != OriginBehaviour::Page {
+            let _ = write!(line, "  # the server answers: {}", self.behaviour.word());
+        }
+        line
+    }
+}
+
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/:.-_,=@%+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn get(host: &str, target: &str) -> ProofRequest {
+        ProofRequest {
+            number: 7,
+            door: 0,
+            client: Ipv4Addr::new(127, 64, 0, 1),
+            network: None,
+            method: "GET".to_owned(),
+            host: host.to_owned(),
+            target: target.to_owned(),
+            fields: Vec::new(),
+            body: None,
+            behaviour: OriginBehaviour::Page,
+            aim: None,
+            is_burst: false,
+        }
+    }
+
+    fn door(port: u16, is_tls: bool) -> OldDoor {
+        OldDoor { host: "*".to_owned(), port, is_tls, has_proxy_header: false }
+    }
+
+    #[test]
+    fn a_request_has_its_number_and_the_usual_port_is_omitted() {
+        let mut request = get("a.example.com", "/x?y=1");
+        request.fields.push(("X-A".to_owned(), "b".to_owned()));
+        request.body = Some(3);
+        let bytes = |door: &OldDoor| String::from_utf8(request.bytes(door)).expect("it is text");
+        let rest = "\r\nX-Vanward-Proof: 7 page\r\nX-A: b\r\nContent-Length: 3\r\n\r\nxxx";
+        assert_eq!(bytes(&door(80, false)), format!("GET /x?y=1 HTTP/1.1\r\nHost: a.example.com{rest}"));
+        assert_eq!(
+            bytes(&door(8080, false)),
+            format!("GET /x?y=1 HTTP/1.1\r\nHost: a.example.com:8080{rest}")
+        );
+    }
+
+    #[test]
+    fn command_lines_are_quoted_for_a_shell() {
+        let mut request = get("a.example.com", "/x'y?a=1&b");
+        assert_eq!(
+            request.curl(&door(80, false)),
+            "curl -i --path-as-is 'http://a.example.com/x'\\''y?a=1&b'"
+        );
+        request.target = "/x".to_owned();
+        request.method = "PUT".to_owned();
+        request.body = Some(1000);
+        request.network = Some("10.0.0.0/8".to_owned());
+        request.behaviour = OriginBehaviour::Missing;
+        request.fields.push(("Cookie".to_owned(), "a=b; c=d".to_owned()));
+        assert_eq!(
+            request.curl(&door(8443, true)),
+            "curl -i --path-as-is -X PUT -H 'Cookie: a=b; c=d' --data-binary \"$(head -c 1000 /dev/zero | tr '\\0' x)\" \
+             https://a.example.com:8443/x  # from a client in 10.0.0.0/8  # the server answers: missing"
+        );
+    }
+}

@@ -1,0 +1,334 @@
+//! `vanward adapt --prove`: runs the old proxy and Vanward side by side, and reports every difference.
+//!
+//! The crate `prove` generates requests and compares; this module starts programs and sends the requests.
+
+/// Sends requests.
+mod client;
+/// Servers behind both proxies.
+mod origins;
+/// Starts programs.
+mod programs;
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use prove::{
+    OldConfiguration, OldFileKind, OldProxy, Original, ProofCandidate, ProofEvidence, ProofOutcome,
+    ProofReport, ProofRequest, StandIns, Verdict,
+};
+
+use super::super::{FAILED, verdict};
+use client::ProofClient;
+use origins::ProofOrigins;
+use programs::{CheckRefusal, ProofDoors, RunningProgram};
+
+/// Statements that the installed program does not know are left out, up to so many.
+const REJECTED_MAX: usize = 50;
+/// Listeners that only the candidate has.
+const SPARE_LISTENERS: usize = 16;
+/// Requests are sent for at most this long.
+const RUN_MAX: Duration = Duration::from_secs(600);
+
+/// Configurations to prove.
+pub(super) struct ToProve<'p> {
+    pub(super) peer: OldProxy,
+    /// The name of the old file, and its text.
+    pub(super) name: &'p str,
+    pub(super) text: &'p str,
+    /// The configuration of Vanward.
+    pub(super) candidate: &'p str,
+    pub(super) requests: usize,
+    pub(super) seed: u64,
+    pub(super) json: bool,
+}
+
+/// Why there is no proof.
+enum NoProof {
+    Undecided(String),
+    Interrupted,
+}
+
+/// Proves a configuration, prints the report, and returns the exit code.
+pub(super) fn run(asked: &ToProve<'_>, include: adapt::Include<'_>) -> ExitCode {
+    let old = match prove::examine(asked.peer, asked.text, asked.name, include) {
+        Ok(old) => old,
+        Err(mistake) => return super::super::fail(super::super::BAD_CONFIGURATION, mistake),
+    };
+    let Some(program) = programs::installed(asked.peer.program()) else {
+        let (name, package) = (asked.peer.program(), asked.peer.package());
+        let why = format!("{name} is not installed, so nothing can be compared: apt-get install {package}");
+        return super::super::fail(verdict::INVALID, why);
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return super::super::fail(FAILED, format_args!("cannot start: {error}")),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let proof = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = super::super::demo::interruption() => Err(NoProof::Interrupted),
+            proof = prove_it(asked, old, &program, &stop) => proof,
+        }
+    });
+    stop.store(true, Ordering::Relaxed);
+    runtime.shutdown_background();
+    match proof {
+        Ok(proof) => told(asked, &proof, &programs::version(asked.peer, &program)),
+        Err(NoProof::Undecided(why)) => super::super::fail(verdict::INVALID, why),
+        Err(NoProof::Interrupted) => super::super::fail(verdict::INVALID, "interrupted: there is no report"),
+    }
+}
+
+fn told(asked: &ToProve<'_>, proof: &ProofReport, beside: &str) -> ExitCode {
+    let text = if asked.json {
+        format!("{:#}\n", prove::json(proof, asked.name, beside))
+    } else {
+        prove::text(proof, asked.name, beside)
+    };
+    if let Err(why) = super::super::demo::print(&text) {
+        return super::super::fail(FAILED, why);
+    }
+    match proof.verdict() {
+        Verdict::Same => ExitCode::SUCCESS,
+        Verdict::Differs => ExitCode::from(FAILED),
+        Verdict::Undecided => ExitCode::from(verdict::INVALID),
+    }
+}
+
+fn undecided(what: &str) -> impl Fn(std::io::Error) -> NoProof + '_ {
+    move |error| NoProof::Undecided(format!("{what}: {error}"))
+}
+
+/// Everything that a proof needs before programs start.
+struct Bench {
+    folder: tempfile::TempDir,
+    requests: Vec<ProofRequest>,
+    theirs: StandIns,
+    ours: StandIns,
+    their_origins: ProofOrigins,
+    our_origins: ProofOrigins,
+    candidate: ProofCandidate,
+}
+
+impl Bench {
+    fn prepare(asked: &ToProve<'_>, old: &OldConfiguration) -> Result<Self, NoProof> {
+        let folder = tempfile::Builder::new().prefix("vanward-proof-").tempdir();
+        let folder = folder.map_err(undecided("a temporary folder"))?;
+        // Workers of the old program may run as another user.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
+            .map_err(undecided("a temporary folder"))?;
+        let names: Vec<String> = old.servers.iter().map(|server| server.group.clone()).collect();
+        let start = || ProofOrigins::start(&names).map_err(undecided("no port is free for the servers"));
+        let (their_origins, our_origins) = (start()?, start()?);
+        let doors = ProofDoors::take(old.doors.len()).map_err(undecided("no port is free"))?;
+        let spare = ProofDoors::take(SPARE_LISTENERS).map_err(undecided("no port is free"))?;
+        let requests = prove::generate(old, asked.seed, asked.requests);
+        let servers = their_origins.addresses.clone();
+        let theirs = stand_ins(old, folder.path(), doors.theirs.clone(), servers)
+            .map_err(undecided("the temporary folder"))?;
+        let ours =
+            StandIns { doors: doors.ours.clone(), servers: our_origins.addresses.clone(), ..theirs.clone() };
+        for (path, content) in prove::files(old, &theirs, &requests) {
+            write(Path::new(&path), &content).map_err(undecided("a file of the old proxy"))?;
+        }
+        copy_patterns(old, asked.name, &theirs).map_err(undecided("a file of the old proxy"))?;
+        let candidate = prove::candidate(old, &ours, asked.candidate, &spare.ours)
+            .map_err(|why| NoProof::Undecided(format!("the configuration of Vanward: {why}")))?;
+        Ok(Self { folder, requests, theirs, ours, their_origins, our_origins, candidate })
+    }
+
+    /// Starts Vanward with the candidate.
+    async fn start_vanward(&self) -> Result<RunningProgram, NoProof> {
+        let folder = self.folder.path();
+        let file = folder.join("vanward.toml");
+        write(&file, &self.candidate.text).map_err(undecided("the configuration of Vanward"))?;
+        let program = std::env::current_exe().map_err(undecided("this program's file"))?;
+        let command = [&program.display().to_string(), "run", "--config", &file.display().to_string()];
+        let is_open = |door: &usize| !self.candidate.closed.contains(door);
+        let open: Vec<_> =
+            (0..self.ours.doors.len()).filter(is_open).map(|door| self.ours.doors[door]).collect();
+        let running =
+            RunningProgram::start("vanward", command.map(str::to_owned).to_vec(), folder, &open).await;
+        running.map_err(NoProof::Undecided)
+    }
+}
+
+async fn prove_it(
+    asked: &ToProve<'_>,
+    mut old: OldConfiguration,
+    program: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<ProofReport, NoProof> {
+    if old.doors.is_empty() {
+        return Err(NoProof::Undecided(format!("{} listens nowhere", asked.name)));
+    }
+    let mut bench = Bench::prepare(asked, &old)?;
+    let folder = bench.folder.path().to_owned();
+    let (file, original) = accepted(&mut old, program, &folder, &mut bench.theirs)?;
+    let command = programs::command(asked.peer, program, &folder, &file, &bench.theirs.doors);
+    let running = RunningProgram::start(asked.peer.name(), command, &folder, &bench.theirs.doors).await;
+    let mut their_program = running.map_err(NoProof::Undecided)?;
+    let mut our_program = bench.start_vanward().await?;
+    let run = ProofRun {
+        requests: bench.requests.clone(),
+        doors: old.doors.clone(),
+        theirs: (bench.theirs.doors.clone(), bench.their_origins),
+        ours: (bench.ours.doors.clone(), bench.our_origins),
+        stop: Arc::clone(stop),
+    };
+    let sent = tokio::task::spawn_blocking(move || run.send_all()).await;
+    let (theirs, ours) =
+        sent.map_err(|error| NoProof::Undecided(error.to_string()))?.map_err(NoProof::Undecided)?;
+    for program in [&mut their_program, &mut our_program] {
+        if let Some(why) = program.ended() {
+            return Err(NoProof::Undecided(why));
+        }
+    }
+    // The log of the old program is complete when it has ended.
+    their_program.stop().await;
+    drop(our_program);
+    let (done, all) = (theirs.len(), bench.requests.len());
+    if done < all {
+        let why = format!("only {done} of {all} requests were sent in {} s", RUN_MAX.as_secs());
+        return Err(NoProof::Undecided(why));
+    }
+    let mut replaced = original.replaced;
+    replaced.extend(bench.candidate.replaced);
+    Ok(prove::report(ProofEvidence {
+        old: &old,
+        requests: &bench.requests,
+        theirs: (&bench.theirs, &theirs),
+        ours: (&bench.ours, &ours),
+        marks: &original.marks,
+        reached: &programs::reached(asked.peer, &folder, &theirs),
+        replaced,
+        closed: &bench.candidate.closed,
+    }))
+}
+
+/// Copies lists and maps with a relative path, which begin at the folder of the old file.
+fn copy_patterns(old: &OldConfiguration, name: &str, stand_ins: &StandIns) -> std::io::Result<()> {
+    let folder = Path::new(name).parent().unwrap_or(Path::new("."));
+    for file in old.files.iter().filter(|file| file.kind == OldFileKind::Patterns) {
+        let place = stand_ins.file(&file.path);
+        if place != file.path {
+            // A missing one is empty.
+            let text = std::fs::read_to_string(folder.join(&file.path)).unwrap_or_default();
+            write(Path::new(&place), &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the old configuration so that the installed program accepts it. What it does not know is left out.
+fn accepted(
+    old: &mut OldConfiguration,
+    program: &Path,
+    folder: &Path,
+    stand_ins: &mut StandIns,
+) -> Result<(PathBuf, Original), NoProof> {
+    let file = folder.join("original.conf");
+    loop {
+        let made = prove::original(old, stand_ins);
+        write(&file, &made.text).map_err(undecided("the old configuration"))?;
+        let name = old.peer.name();
+        match programs::check(old.peer, program, folder, &file, &made) {
+            Ok(()) => return Ok((file, made)),
+            Err(CheckRefusal::Unknown(source, line)) if stand_ins.rejected.len() < REJECTED_MAX => {
+                let place =
+                    made.lines.iter().flatten().find(|place| place.file == source && place.line == line);
+                let is_new = stand_ins.rejected.insert((source, line));
+                if let (Some(place), true) = (place, is_new) {
+                    let why = format!("the installed {name} does not know it");
+                    old.untested.push((place.clone(), why));
+                    continue;
+                }
+                return Err(NoProof::Undecided(format!("{name} does not accept its configuration")));
+            }
+            Err(CheckRefusal::Unknown(..)) => {
+                let why = format!("{name} knows too little of its configuration; is its version right?");
+                return Err(NoProof::Undecided(why));
+            }
+            Err(CheckRefusal::Other(why)) => {
+                return Err(NoProof::Undecided(format!("{name} does not accept its configuration: {why}")));
+            }
+        }
+    }
+}
+
+/// Chooses the stand-ins of the old proxy, and makes a certificate.
+fn stand_ins(
+    old: &OldConfiguration,
+    folder: &Path,
+    doors: Vec<std::net::SocketAddr>,
+    servers: Vec<std::net::SocketAddr>,
+) -> std::io::Result<StandIns> {
+    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+    let made = made.map_err(std::io::Error::other)?;
+    std::fs::write(&certificate, made.cert.pem())?;
+    std::fs::write(&key, made.signing_key.serialize_pem())?;
+    let pair = made.cert.pem() + &made.signing_key.serialize_pem();
+    std::fs::write(folder.join("pair.pem"), pair)?;
+    let is_readable = |path: &&str| {
+        path.starts_with('/')
+            && std::fs::metadata(path).is_ok_and(|found| found.is_dir() || std::fs::File::open(path).is_ok())
+    };
+    let files = old.files.iter().map(|file| file.path.split('$').next().unwrap_or_default());
+    let mut existing: BTreeSet<String> =
+        files.filter(|path| path.len() > 1).filter(is_readable).map(str::to_owned).collect();
+    for module in std::fs::read_dir("/usr/lib/nginx/modules").into_iter().flatten().flatten() {
+        existing.insert(module.path().display().to_string());
+    }
+    Ok(StandIns {
+        folder: folder.display().to_string(),
+        doors,
+        servers,
+        existing,
+        certificate: certificate.display().to_string(),
+        key: key.display().to_string(),
+        rejected: BTreeSet::new(),
+    })
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, text)
+}
+
+/// The requests, and where they go.
+struct ProofRun {
+    requests: Vec<ProofRequest>,
+    doors: Vec<prove::OldDoor>,
+    theirs: (Vec<std::net::SocketAddr>, ProofOrigins),
+    ours: (Vec<std::net::SocketAddr>, ProofOrigins),
+    stop: Arc<AtomicBool>,
+}
+
+impl ProofRun {
+    /// Sends each request to both proxies, one after the other.
+    fn send_all(self) -> Result<(Vec<ProofOutcome>, Vec<ProofOutcome>), String> {
+        let client = ProofClient::new()?;
+        let started = Instant::now();
+        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        for request in &self.requests {
+            if self.stop.load(Ordering::Relaxed) || started.elapsed() > RUN_MAX {
+                break;
+            }
+            let Some(door) = self.doors.get(request.door) else { continue };
+            for ((addresses, origins), outcomes) in [(&self.theirs, &mut theirs), (&self.ours, &mut ours)] {
+                let answer = client.send(addresses[request.door], door, request);
+                outcomes.push(ProofOutcome { answer, seen: origins.take(request.number) });
+            }
+        }
+        Ok((theirs, ours))
+    }
+}

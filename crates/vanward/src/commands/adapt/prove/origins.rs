@@ -1,0 +1,192 @@
+//! Servers behind both proxies. They note each request, and answer as its field says.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prove::{MARK, OriginBehaviour, SeenRequest};
+
+/// Longer heads and bodies end the connection.
+const HEAD_BYTES_MAX: u64 = 256 << 10;
+const BODY_BYTES_MAX: u64 = 8 << 20;
+
+/// Servers of one proxy; they end when this is dropped.
+pub(super) struct ProofOrigins {
+    pub(super) addresses: Vec<SocketAddr>,
+    notes: Arc<Notes>,
+}
+
+#[derive(Default)]
+struct Notes {
+    is_over: AtomicBool,
+    /// By the number of the request.
+    seen: Mutex<HashMap<usize, Vec<SeenRequest>>>,
+}
+
+impl ProofOrigins {
+    /// Starts servers, named by these texts.
+    pub(super) fn start(names: &[String]) -> std::io::Result<Self> {
+        let notes = Arc::new(Notes::default());
+        let mut addresses = Vec::new();
+        for (server, name) in names.iter().enumerate() {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            addresses.push(listener.local_addr()?);
+            let (notes, name) = (Arc::clone(&notes), name.clone());
+            std::thread::spawn(move || accept(&listener, server, &name, &notes));
+        }
+        Ok(Self { addresses, notes })
+    }
+
+    /// Returns what servers saw of a request, and forgets it.
+    pub(super) fn take(&self, number: usize) -> Vec<SeenRequest> {
+        self.notes.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&number).unwrap_or_default()
+    }
+}
+
+impl Drop for ProofOrigins {
+    fn drop(&mut self) {
+        self.notes.is_over.store(true, Ordering::Relaxed);
+        for address in &self.addresses {
+            // Wakes the thread that waits for a connection.
+            let _ = TcpStream::connect(address);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, server: usize, name: &str, notes: &Arc<Notes>) {
+    for stream in listener.incoming() {
+        if notes.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let (name, notes) = (name.to_owned(), Arc::clone(notes));
+        // It ends with the connection, which ends with the proxy.
+        std::thread::spawn(move || serve(&stream, server, &name, &notes));
+    }
+}
+
+/// Answers the requests of a connection, until one is not understood.
+fn serve(stream: &TcpStream, server: usize, name: &str, notes: &Notes) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut writer = stream.try_clone().ok()?;
+    loop {
+        let (seen, is_last) = read(&mut reader, &mut writer, server)?;
+        let mark = seen.field(&MARK.to_ascii_lowercase()).unwrap_or_default().to_owned();
+        let mut words = mark.split(' ');
+        let number = words.next().and_then(|word| word.parse::<usize>().ok());
+        let behaviour = words.next().and_then(OriginBehaviour::parse).unwrap_or(OriginBehaviour::Page);
+        let answer = answer(&seen, behaviour, name);
+        if let Some(number) = number {
+            let mut all = notes.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(number).or_default().push(seen);
+        }
+        writer.write_all(&answer).ok()?;
+        if is_last {
+            return None;
+        }
+    }
+}
+
+type OriginReader = BufReader<TcpStream>;
+
+fn read(reader: &mut OriginReader, writer: &mut TcpStream, server: usize) -> Option<(SeenRequest, bool)> {
+    let first = line(reader)?;
+    let mut words = first.split(' ');
+    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+    let mut fields = Vec::new();
+    loop {
+        let line = line(reader)?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':')?;
+        fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        if fields.len() > 1000 {
+            return None;
+        }
+    }
+    let mut seen = SeenRequest {
+        server,
+        method: method.to_owned(),
+        target: target.to_owned(),
+        fields,
+        body: Vec::new(),
+    };
+    if seen.field("expect").is_some() {
+        writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").ok()?;
+    }
+    let length = seen.field("content-length").and_then(|length| length.parse::<u64>().ok());
+    if seen.field("transfer-encoding").is_some() {
+        seen.body = chunks(reader)?;
+    } else if let Some(length) = length.filter(|length| *length <= BODY_BYTES_MAX) {
+        seen.body = vec![0; length as usize];
+        reader.read_exact(&mut seen.body).ok()?;
+    }
+    let connection = seen.field("connection").unwrap_or_default().to_ascii_lowercase();
+    let is_last = match version {
+        "HTTP/1.0" => connection != "keep-alive",
+        _ => connection == "close",
+    };
+    Some((seen, is_last))
+}
+
+fn line(reader: &mut OriginReader) -> Option<String> {
+    let mut bytes = Vec::new();
+    reader.by_ref().take(HEAD_BYTES_MAX).read_until(b'\n', &mut bytes).ok().filter(|length| *length > 0)?;
+    Some(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn chunks(reader: &mut OriginReader) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let digits = line(reader)?;
+        let length = u64::from_str_radix(digits.split(';').next()?.trim(), 16).ok()?;
+        if body.len() as u64 + length > BODY_BYTES_MAX {
+            return None;
+        }
+        let start = body.len();
+        body.resize(start + length as usize, 0);
+        reader.read_exact(&mut body[start..]).ok()?;
+        // The end of the chunk; behind the last one, that of the trailer.
+        while !line(reader)?.is_empty() {}
+        if length == 0 {
+            return Some(body);
+        }
+    }
+}
+
+fn answer(seen: &SeenRequest, behaviour: OriginBehaviour, name: &str) -> Vec<u8> {
+    let is_known =
+        seen.field("if-none-match") == Some("\"proof\"") && matches!(seen.method.as_str(), "GET" | "HEAD");
+    let host = seen.field("host").unwrap_or("localhost");
+    let (status, more) = match behaviour {
+        OriginBehaviour::Page if is_known => ("304 Not Modified", String::new()),
+        OriginBehaviour::Page => ("200 OK", String::new()),
+        OriginBehaviour::Missing => ("404 Not Found", String::new()),
+        OriginBehaviour::Unavailable => ("503 Service Unavailable", String::new()),
+        OriginBehaviour::Unauthorized => ("401 Unauthorized", "WWW-Authenticate: Bearer\r\n".to_owned()),
+        OriginBehaviour::Redirect => ("302 Found", format!("Location: http://{host}/moved?a=b\r\n")),
+        OriginBehaviour::Cookie => {
+            ("200 OK", "Cache-Control: max-age=3600\r\nSet-Cookie: sid=1; Path=/; HttpOnly\r\n".to_owned())
+        }
+        OriginBehaviour::Cacheable => ("200 OK", "Cache-Control: public, max-age=3600\r\n".to_owned()),
+        OriginBehaviour::Private => ("200 OK", "Cache-Control: private, max-age=3600\r\n".to_owned()),
+    };
+    let body = format!(
+        "{} of {name}\n{}",
+        behaviour.word(),
+        "A line of a page that can be compressed.\n".repeat(60)
+    );
+    let body = if is_known || status.starts_with("304") { String::new() } else { body };
+    let mut head = format!("HTTP/1.1 {status}\r\nETag: \"proof\"\r\nX-Powered-By: origin\r\n{more}");
+    if !status.starts_with("304") {
+        head += &format!("Content-Type: text/html\r\nContent-Length: {}\r\n", body.len());
+    }
+    head += "\r\n";
+    if seen.method != "HEAD" {
+        head += &body;
+    }
+    head.into_bytes()
+}

@@ -1,0 +1,259 @@
+//! Starts the old program and Vanward, and waits until they listen.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ::lab::group::ProcessGroup;
+use prove::{OldProxy, Original, ProofOutcome};
+
+/// How long a program may take to listen.
+const START_MAX: Duration = Duration::from_secs(60);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// How long a program may take to end.
+const END_MAX: Duration = Duration::from_secs(60);
+
+/// Finds a program on PATH, or where Debian keeps those of administrators.
+pub(super) fn installed(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(more).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The version of the old program, such as `nginx/1.22.1`.
+pub(super) fn version(peer: OldProxy, program: &Path) -> String {
+    let arguments: &[&str] = match peer {
+        OldProxy::Nginx | OldProxy::Haproxy => &["-v"],
+        OldProxy::Caddy => &["version"],
+        OldProxy::Varnish => &["-V"],
+    };
+    let told = Command::new(program).args(arguments).output();
+    let told = told.map(|told| [told.stdout, told.stderr].concat()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&told);
+    let word = text.split_whitespace().find(|word| word.bytes().any(|byte| byte.is_ascii_digit()));
+    match word {
+        Some(word) if word.contains('/') => word.to_owned(),
+        Some(word) => {
+            let number = word.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+            format!("{}/{number}", peer.name())
+        }
+        None => peer.name().to_owned(),
+    }
+}
+
+/// Addresses on loopback for both proxies, with the same ports. They stay taken until this is dropped.
+pub(super) struct ProofDoors {
+    pub(super) theirs: Vec<SocketAddr>,
+    pub(super) ours: Vec<SocketAddr>,
+    _taken: Vec<TcpListener>,
+}
+
+impl ProofDoors {
+    pub(super) fn take(count: usize) -> std::io::Result<Self> {
+        // Of their own, so that runs at the same time do not meet.
+        let process = std::process::id();
+        let [first, second] = [(process & 0x1f) as u8 + 192, (process >> 5 & 0x7f) as u8 + 1];
+        let host = |last| Ipv4Addr::new(127, first, second, last);
+        let mut doors = Self { theirs: Vec::new(), ours: Vec::new(), _taken: Vec::new() };
+        let mut attempts = 0;
+        while doors.theirs.len() < count {
+            let theirs = TcpListener::bind((host(1), 0))?;
+            let address = theirs.local_addr()?;
+            match TcpListener::bind((host(2), address.port())) {
+                Ok(ours) => {
+                    doors.theirs.push(address);
+                    doors.ours.push(ours.local_addr()?);
+                    doors._taken.extend([theirs, ours]);
+                }
+                Err(error) if attempts > 100 => return Err(error),
+                Err(_) => attempts += 1,
+            }
+        }
+        Ok(doors)
+    }
+}
+
+/// Why a program does not accept its configuration.
+pub(super) enum CheckRefusal {
+    /// A statement that it does not know, by file and line.
+    Unknown(String, usize),
+    Other(String),
+}
+
+/// Messages about statements of other versions, and of missing modules.
+const UNKNOWN: [&str; 6] = [
+    "unknown directive",
+    "invalid parameter",
+    "unknown keyword",
+    "unknown option",
+    "unrecognized directive",
+    "unrecognized global option",
+];
+/// Variables with the folder for files of a program.
+const HOMES: [&str; 3] = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"];
+
+/// Has the old program check the rewritten configuration.
+pub(super) fn check(
+    peer: OldProxy,
+    program: &Path,
+    folder: &Path,
+    file: &Path,
+    made: &Original,
+) -> Result<(), CheckRefusal> {
+    let mut command = Command::new(program);
+    match peer {
+        OldProxy::Nginx => command.arg("-t").arg("-p").arg(folder).arg("-c").arg(file),
+        OldProxy::Haproxy => command.arg("-c").arg("-f").arg(file),
+        OldProxy::Caddy => command.args(["validate", "--adapter", "caddyfile", "--config"]).arg(file),
+        OldProxy::Varnish => command.arg("-C").arg("-f").arg(file).arg("-n").arg(folder.join("check")),
+    };
+    for variable in HOMES {
+        command.env(variable, folder);
+    }
+    let told = command.current_dir(folder).output();
+    let told = told
+        .map_err(|error| CheckRefusal::Other(format!("{} cannot be started: {error}", program.display())))?;
+    if told.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&[told.stderr, told.stdout].concat()).into_owned();
+    let is_first =
+        |line: &&str| ["[emerg]", "[ALERT]", "Error:", " Line "].iter().any(|part| line.contains(part));
+    let message = text.lines().find(is_first).unwrap_or(text.trim()).to_owned();
+    let place = line_of(&message, file).and_then(|line| made.lines.get(line.checked_sub(1)?)?.clone());
+    let is_unknown = UNKNOWN.iter().any(|said| message.contains(said));
+    Err(match place {
+        Some(place) if is_unknown => CheckRefusal::Unknown(place.file, place.line),
+        Some(place) => CheckRefusal::Other(format!("{place}: {message}")),
+        None => CheckRefusal::Other(message),
+    })
+}
+
+/// The line in `… in FILE:LINE`.
+fn line_of(message: &str, file: &Path) -> Option<usize> {
+    let file = file.display();
+    let (_, behind) =
+        message.split_once(&format!("{file}:")).or_else(|| message.split_once(&format!("'{file}' Line ")))?;
+    behind.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// The command line of the old program. Varnish gets its address there.
+pub(super) fn command(
+    peer: OldProxy,
+    program: &Path,
+    folder: &Path,
+    file: &Path,
+    doors: &[SocketAddr],
+) -> Vec<String> {
+    let (folder, file) = (folder.display().to_string(), file.display().to_string());
+    let program = program.display().to_string();
+    match peer {
+        OldProxy::Nginx => vec![program, "-p".to_owned(), folder, "-c".to_owned(), file],
+        OldProxy::Haproxy => vec![program, "-db".to_owned(), "-f".to_owned(), file],
+        OldProxy::Varnish => {
+            let address = doors.first().map(ToString::to_string).unwrap_or_default();
+            let place = format!("{folder}/varnish");
+            let words = [
+                "-F",
+                "-j",
+                "none",
+                "-T",
+                "none",
+                "-s",
+                "malloc,50M",
+                "-a",
+                &address,
+                "-f",
+                &file,
+                "-n",
+                &place,
+            ];
+            std::iter::once(program).chain(words.map(str::to_owned)).collect()
+        }
+        OldProxy::Caddy => {
+            let homes = HOMES.iter().map(|variable| format!("{variable}={folder}"));
+            let words = [program.as_str(), "run", "--adapter", "caddyfile", "--config", &file];
+            std::iter::once("env".to_owned()).chain(homes).chain(words.map(str::to_owned)).collect()
+        }
+    }
+}
+
+/// A running program; it ends when this is dropped.
+pub(super) struct RunningProgram(ProcessGroup);
+
+impl RunningProgram {
+    /// Starts a program, and waits until it listens on all addresses.
+    pub(super) async fn start(
+        name: &str,
+        command: Vec<String>,
+        folder: &Path,
+        addresses: &[SocketAddr],
+    ) -> Result<Self, String> {
+        let cores = ::lab::cores::allowed().map_err(|error| error.to_string())?;
+        let group = ProcessGroup::start(name, &with_parent(command), &cores, folder);
+        let mut running = Self(group.map_err(|error| error.to_string())?);
+        let started = std::time::Instant::now();
+        for address in addresses {
+            while TcpStream::connect(address).is_err() {
+                if let Some(error) = running.0.ended() {
+                    return Err(error.to_string());
+                }
+                if started.elapsed() > START_MAX {
+                    return Err(format!("{name} does not listen on {address}: {}", running.0.log_tail()));
+                }
+                tokio::time::sleep(BETWEEN_LOOKS).await;
+            }
+        }
+        Ok(running)
+    }
+
+    /// Whether the program has ended, and why.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        self.0.ended().map(|error| error.to_string())
+    }
+
+    /// Ends the program, so that its logs are complete.
+    pub(super) async fn stop(self) {
+        self.0.stop(END_MAX).await;
+    }
+}
+
+/// The program ends with this process, even if that is killed.
+fn with_parent(command: Vec<String>) -> Vec<String> {
+    let Some(setpriv) = installed("setpriv") else { return command };
+    let wrapped = [setpriv.display().to_string(), "--pdeathsig".to_owned(), "KILL".to_owned()];
+    wrapped.into_iter().chain(command).collect()
+}
+
+/// Returns which marks each request met, from the log of the old program or from its responses.
+pub(super) fn reached(
+    peer: OldProxy,
+    folder: &Path,
+    outcomes: &[ProofOutcome],
+) -> BTreeMap<usize, Vec<usize>> {
+    let log = match peer {
+        OldProxy::Nginx => "reached.log",
+        // Its standard output.
+        OldProxy::Haproxy => "haproxy.out",
+        OldProxy::Caddy | OldProxy::Varnish => {
+            let marks = outcomes.iter().map(|outcome| {
+                let marks = outcome.answer.field("x-vanward-reached").unwrap_or_default();
+                marks.split('.').filter_map(|mark| mark.strip_prefix('m')?.parse().ok()).collect()
+            });
+            return marks.enumerate().collect();
+        }
+    };
+    let text = std::fs::read(folder.join(log)).unwrap_or_default();
+    let mut all: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&text).lines() {
+        let Some((request, marks)) = line.split_once('|') else { continue };
+        let request = request.trim_start_matches("proof ");
+        let Some(number) = request.split(' ').next().and_then(|word| word.parse().ok()) else { continue };
+        // HAProxy writes a - for a mark that is not set.
+        let marks = marks.split([',', '.', '-']).filter_map(|mark| mark.parse::<usize>().ok());
+        all.entry(number).or_default().extend(marks);
+    }
+    all
+}
