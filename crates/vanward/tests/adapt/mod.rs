@@ -10,6 +10,7 @@ mod mapped;
 /// The origin behind both.
 mod origin;
 /// Proofs.
+#[cfg(feature = "lab")]
 mod proved;
 /// Starts peers.
 mod peers;
