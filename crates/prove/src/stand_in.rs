@@ -60,6 +60,24 @@ pub struct Original {
     pub replaced: Vec<Replaced>,
 }
 
+impl Original {
+    /// Appends a text, which may have several lines, with the place that it is from.
+    pub(crate) fn line(&mut self, indent: &str, text: &str, place: Option<StatementPlace>) {
+        for line in format!("{indent}{text}").split('\n') {
+            self.text += line;
+            self.text.push('\n');
+            self.lines.push(place.clone());
+        }
+    }
+
+    /// Notes a replacement for the report, once.
+    pub(crate) fn replace(&mut self, replaced: Replaced) {
+        if replaced.old != replaced.new && !self.replaced.contains(&replaced) {
+            self.replaced.push(replaced);
+        }
+    }
+}
+
 /// A block whose use is logged, with its statements.
 #[derive(Debug, Clone)]
 pub struct BlockMark {

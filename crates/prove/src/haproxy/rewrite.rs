@@ -101,9 +101,7 @@ struct HaproxyWriter<'w> {
 
 impl HaproxyWriter<'_> {
     fn line(&mut self, text: &str, place: Option<StatementPlace>) {
-        self.made.text += text;
-        self.made.text.push('\n');
-        self.made.lines.push(place);
+        self.made.line("", text, place);
     }
 
     fn plain(&mut self, line: &Statement) {
@@ -113,10 +111,7 @@ impl HaproxyWriter<'_> {
     }
 
     fn replaced(&mut self, old: impl Into<String>, new: impl Into<String>) {
-        let replaced = Replaced::new(old, new);
-        if replaced.old != replaced.new && !self.made.replaced.contains(&replaced) {
-            self.made.replaced.push(replaced);
-        }
+        self.made.replace(Replaced::new(old, new));
     }
 
     fn section(&mut self, section: &Statement) {

@@ -71,19 +71,11 @@ struct VclWriter<'w> {
 
 impl VclWriter<'_> {
     fn line(&mut self, text: &str, place: Option<StatementPlace>) {
-        let indent = "    ".repeat(self.depth);
-        for line in format!("{indent}{text}").split('\n') {
-            self.made.text += line;
-            self.made.text.push('\n');
-            self.made.lines.push(place.clone());
-        }
+        self.made.line(&"    ".repeat(self.depth), text, place);
     }
 
     fn replaced(&mut self, old: impl Into<String>, new: impl Into<String>) {
-        let replaced = Replaced::new(old, new);
-        if replaced.old != replaced.new && !self.made.replaced.contains(&replaced) {
-            self.made.replaced.push(replaced);
-        }
+        self.made.replace(Replaced::new(old, new));
     }
 
     /// `field` is where marks go; empty for none.
