@@ -59,8 +59,6 @@ pub(crate) struct Routes {
     pub(crate) unsaid: Vec<StatementOrigin>,
     /// Conditions of rules that have more results than can become routes: their requests get 501.
     pub(crate) dropped: Vec<StatementOrigin>,
-    /// Prefixes of whole segments, where the other proxy compares texts: the statement, and the difference.
-    pub(crate) segments: Vec<(usize, String)>,
 }
 
 /// Converts ordered rules to routes. `judge` evaluates them for a region and one path through its decisions. `schema` has
@@ -112,18 +110,15 @@ fn attempt(
     /// Each round evaluates all rules.
     const ROUNDS_MAX: usize = 5;
     let mut open = opened.clone();
-    let mut begins: BTreeSet<String> = BTreeSet::new();
     let mut round = 1;
     loop {
-        let space = Space::new(tests, schema, &open, &begins);
+        let space = Space::new(tests, schema, &open);
         explorer.restart();
         let found = kept(&space, &mut explorer);
         let overlapping = unsaid(&space, &mut explorer);
-        let guarded = nested(&space, &found.guarded, &begins);
-        if !explorer.is_abandoned && round < ROUNDS_MAX && !(overlapping.is_empty() && guarded.is_empty()) {
+        if !explorer.is_abandoned && round < ROUNDS_MAX && !overlapping.is_empty() {
             // Decided within regions, each request gets the result of all of its conditions.
             open.extend(overlapping);
-            begins.extend(guarded);
             round += 1;
             continue;
         }
@@ -132,67 +127,20 @@ fn attempt(
             test.map_or(Vec::new(), |test| test.from.clone())
         };
         let all = || tests.iter().flat_map(|test| test.from.clone()).collect();
-        begins.extend(open.iter().filter_map(|atom| match atom {
-            Atom::Path(PathIs::Prefix(prefix)) => Some(prefix.clone()),
-            _ => None,
-        }));
         let routes = Routes {
             tables: tables::tables(&space, &found.kept, tests),
             unsaid: overlapping.iter().flat_map(from).collect(),
             dropped: if explorer.is_cut { all() } else { Vec::new() },
-            segments: segments(tests, &begins),
         };
         return RouteAttempt { routes, repeated: found.repeated, is_abandoned: explorer.is_abandoned };
     }
 }
 
-/// Differences of prefix conditions, by statement: a route's prefix matches whole segments only.
-fn segments(tests: &[Test], begins: &BTreeSet<String>) -> Vec<(usize, String)> {
-    let mut said = Vec::new();
-    for test in tests {
-        let Atom::Path(PathIs::Prefix(prefix)) = &test.atom else { continue };
-        for origin in test.from.iter().filter(|_| !prefix.ends_with('/') && !begins.contains(prefix)) {
-            if let StatementOrigin::Directive(number) = origin {
-                said.push((*number, format!("{prefix} matches whole segments: not {prefix}x")));
-            }
-        }
-    }
-    said
-}
-
-/// The results of regions that are written, prefixes of places that are guarded, and what repeats rules.
+/// The results of regions that are written, and paths that repeat rules.
 #[derive(Default)]
 struct FoundRegions {
     kept: Vec<(Region, Vec<Leaf>)>,
-    guarded: BTreeSet<String>,
     repeated: BTreeSet<Atom>,
-}
-
-/// Adds prefixes within guarded ones: in the order of routes, they would come behind.
-fn nested(space: &Space, guarded: &BTreeSet<String>, known: &BTreeSet<String>) -> BTreeSet<String> {
-    let prefixes = space.paths[1..].iter().filter_map(|path| match path {
-        PathIs::Prefix(prefix) => Some(prefix),
-        _ => None,
-    });
-    let is_within =
-        |prefix: &&String| guarded.iter().chain(known).any(|guarded| prefix.starts_with(guarded.as_str()));
-    prefixes.filter(is_within).filter(|prefix| !known.contains(*prefix)).cloned().collect()
-}
-
-/// Whether requests are refused or guarded, or are not stored while others are.
-fn guards(leaves: &[Leaf], fallback: &[Leaf]) -> bool {
-    let refuses = |options: &DraftTable| {
-        let status = options.inner("respond", "status");
-        matches!(status, Some(DraftValue::Number(status)) if *status >= 400)
-            || ["auth", "allow", "deny", "rate_limit", "concurrency", "forward_auth"]
-                .iter()
-                .any(|key| options.get(key).is_some())
-    };
-    let stores = |options: &DraftTable| options.get("cache").is_some();
-    let are_stored = fallback.iter().any(|leaf| stores(&leaf.outcome.options));
-    leaves.iter().map(|leaf| &leaf.outcome.options).any(|options| {
-        refuses(options) || are_stored && !stores(options) && options.get("upstream").is_some()
-    })
 }
 
 /// Returns the results of regions that others do not give, in the order of precedence.
@@ -215,13 +163,6 @@ fn kept(space: &Space, explorer: &mut Explorer<'_>) -> FoundRegions {
         });
         let own = &leaves[..shared.unwrap_or(leaves.len())];
         if !own.is_empty() {
-            if let PathIs::Prefix(prefix) = &space.paths[region.path]
-                && region.path > 0
-                && !prefix.ends_with('/')
-                && guards(own, fallback.map_or(&[], |(_, leaves)| leaves))
-            {
-                found.guarded.insert(prefix.clone());
-            }
             if own.len() > REPEATED_MIN {
                 found.repeated.extend(space.paths_of(region));
             }

@@ -78,10 +78,6 @@ impl<'s> Sheet<'s> {
             };
             origins.iter().filter_map(number).collect()
         };
-        for (number, why) in &routes.segments {
-            let instead = "where that matters, write `path = \"~ /path.*\"`";
-            self.differs(*number, why, instead);
-        }
         for number in numbers(&routes.unsaid) {
             let why = "a request that matches this and another expression gets the result of the first one";
             self.differs(number, why, "write a [[route]] for requests that match both");

@@ -100,8 +100,8 @@ enum Heard {
 }
 
 /// Sends the request to the upstream and reads the head of the final response; tries further servers while retries are
-/// permitted.
-async fn to_upstream(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
+/// permitted. Called for routes without `on_status`, and by `fallback` for the others.
+pub(crate) async fn to_upstream(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let upstream = &ctx.snapshot.upstreams[routed.upstream.get()];
     exchange.state.record.upstream = Some(routed.upstream.get());

@@ -234,14 +234,17 @@ async fn take_steps(
     if routed.is_cached {
         return through_cache(exchange).await;
     }
-    if let Some(next) = find_script(exchange).await? {
+    if script::is_wanted(ctx, routed)
+        && let Some(next) = find_script(exchange).await?
+    {
         return Ok(next);
     }
     let settings = &ctx.snapshot.plan.routes[routed.route];
     let conditions = if settings.prepares_requests { prepare(exchange, settings).await } else { None };
     let reply = match conditions {
         Some(conditions) => cold(|| tags::forward(exchange, conditions)).await?,
-        None => forward::forward(exchange).await?,
+        None if settings.falls_back => cold(|| forward::forward(exchange)).await?,
+        None => forward::to_upstream(exchange).await?,
     };
     // RFC 9111 §4.4: other routes may have stored what this request has changed. The client is answered after that.
     if let Some(told) = invalidate(ctx, routed, exchange.memory) {
@@ -258,10 +261,14 @@ async fn take_steps(
 async fn through_cache(exchange: &mut Exchange<'_, '_>) -> Result<AfterExchange, Failure> {
     match cache::look(exchange.ctx, exchange.routed, &exchange.memory.request)? {
         Looked::Hit(hit) => cache::serve(exchange, &hit).await,
-        Looked::Miss(miss) => match find_script(exchange).await? {
-            Some(next) => Ok(next),
-            None => cold(|| cache::ask(exchange, miss)).await,
-        },
+        Looked::Miss(miss) => {
+            if script::is_wanted(exchange.ctx, exchange.routed)
+                && let Some(next) = find_script(exchange).await?
+            {
+                return Ok(next);
+            }
+            cold(|| cache::ask(exchange, miss)).await
+        }
     }
 }
 
@@ -270,9 +277,6 @@ async fn through_cache(exchange: &mut Exchange<'_, '_>) -> Result<AfterExchange,
 #[inline]
 async fn find_script(exchange: &mut Exchange<'_, '_>) -> Result<Option<AfterExchange>, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    if !script::is_wanted(ctx, routed) {
-        return Ok(None);
-    }
     let form = script::find(ctx, routed, &mut exchange.memory.request).await?;
     if form == ScriptForm::DirectoryWithoutSlash && files::lacks_slash(routed, &exchange.memory.request) {
         return cold(|| files::redirect(exchange)).await.map(Some);

@@ -133,18 +133,35 @@ fn reads_as_it_stands(path: &[u8]) -> bool {
     !doubles && path.last() != Some(&b'%')
 }
 
+/// The text of a prefix as a lenient server reads it. A trailing slash stays.
+pub(crate) fn canonical_text(prefix: &str) -> Vec<u8> {
+    LenientPath::from_path(prefix.as_bytes()).collect()
+}
+
 /// The end of a prefix within a path, both read leniently. `None` if the path is not below the prefix.
 ///
 /// `prefix` must already be in canonical form, without a trailing slash.
 pub(crate) fn end_of_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
+    let (end, mut reading) = read_prefix(path, prefix)?;
+    reading.next().is_none_or(|byte| byte == b'/').then_some(end)
+}
+
+/// The end of a text within a path, both read leniently. `None` if the path does not start with the text.
+///
+/// `text` must already be in canonical form.
+pub(crate) fn end_of_text(path: &[u8], text: &[u8]) -> Option<usize> {
+    read_prefix(path, text).map(|(end, _)| end)
+}
+
+/// Reads a prefix in canonical form. Returns its end within the path, and the reading behind it.
+fn read_prefix<'p>(path: &'p [u8], prefix: &[u8]) -> Option<(usize, LenientPath<'p>)> {
     let mut reading = LenientPath::from_path(path);
     for &byte in prefix {
         if reading.next() != Some(byte) {
             return None;
         }
     }
-    let end = path.len() - reading.rest.len();
-    reading.next().is_none_or(|byte| byte == b'/').then_some(end)
+    Some((path.len() - reading.rest.len(), reading))
 }
 
 /// The first byte of a path, decoded once, and the rest. An invalid escape is not decoded.
@@ -262,6 +279,21 @@ mod tests {
             ("", "", Some(0)),
         ] {
             assert_eq!(end_of_prefix(path.as_bytes(), prefix.as_bytes()), end, "{path} {prefix}");
+        }
+    }
+
+    #[test]
+    fn where_a_text_ends() {
+        for (path, text, end) in [
+            ("/apix", "/api", Some(4)),
+            ("/api", "/api", Some(4)),
+            ("/%61pix", "/api", Some(6)),
+            ("//api%2Fx", "/api/", Some(8)),
+            ("/api", "/api/", None),
+            ("/x", "/", Some(1)),
+            ("*", "/", None),
+        ] {
+            assert_eq!(end_of_text(path.as_bytes(), text.as_bytes()), end, "{path} {text}");
         }
     }
 

@@ -62,16 +62,18 @@ impl<T> Prefixes<T> {
         }
     }
 
-    /// The values of the prefixes that contain a path, longest first. The path must already be in canonical form.
+    /// The values of the prefixes that contain a path with the lengths of their texts, longest first. The path must already
+    /// be in canonical form.
     #[inline]
-    pub(crate) fn above<'s>(&'s self, path: &[u8]) -> impl Iterator<Item = &'s T> {
+    pub(crate) fn above<'s>(&'s self, path: &[u8]) -> impl Iterator<Item = (usize, &'s T)> {
         let mut next = self.last_node(path);
         let nodes = std::iter::from_fn(move || {
-            let node = self.nodes.at(next?);
+            let position = next?;
+            let node = self.nodes.at(position);
             next = node.parent;
-            Some(&node.value)
+            Some((self.nodes.text(position).len(), &node.value))
         });
-        nodes.chain(&self.root)
+        nodes.chain(self.root.iter().map(|value| (0, value)))
     }
 
     /// Whether all paths have one result.
@@ -165,7 +167,11 @@ mod tests {
             ("/x/y", &[0]),
             ("/x/y/z/", &[4, 0]),
         ] {
-            assert_eq!(table.above(path.as_bytes()).copied().collect::<Vec<_>>(), above, "{path}");
+            assert_eq!(
+                table.above(path.as_bytes()).map(|(_, value)| *value).collect::<Vec<_>>(),
+                above,
+                "{path}"
+            );
         }
         assert_eq!(prefixes(&["/a"]).above(b"/b").count(), 0);
         assert!(prefixes(&["/"]).is_everything_or_nothing() && !prefixes(&["/a"]).is_everything_or_nothing());
@@ -176,9 +182,15 @@ mod tests {
         let deep = "/s".repeat(100);
         let deeper = "/s".repeat(70);
         let table = prefixes(&[&deep, &deeper, "/s/s"]);
-        assert_eq!(table.above(deep.as_bytes()).copied().collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(table.above("/s".repeat(99).as_bytes()).copied().collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(table.above("/s".repeat(3000).as_bytes()).copied().collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(table.above(b"/s/s/t").copied().collect::<Vec<_>>(), [2]);
+        assert_eq!(table.above(deep.as_bytes()).map(|(_, value)| *value).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(
+            table.above("/s".repeat(99).as_bytes()).map(|(_, value)| *value).collect::<Vec<_>>(),
+            [1, 2]
+        );
+        assert_eq!(
+            table.above("/s".repeat(3000).as_bytes()).map(|(_, value)| *value).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+        assert_eq!(table.above(b"/s/s/t").map(|(_, value)| *value).collect::<Vec<_>>(), [2]);
     }
 }

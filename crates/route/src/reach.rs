@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use expression::Expression;
 use ipnet::IpNet;
 
-use crate::path::{LenientPath, end_of_prefix};
+use crate::path::{LenientPath, canonical_text, end_of_prefix};
 use crate::prefixes::canonical_prefix;
 use crate::rule::{HostRule, PathRule, RouteRule, ValueRule};
 use crate::table::{host_key, ranks};
@@ -42,6 +42,7 @@ struct Index {
     by_place: HashMap<(Key, Key), Vec<usize>>,
     /// Rules with a pattern in host or path, which cannot be found by key.
     with_patterns: Vec<usize>,
+    has_text_prefixes: bool,
 }
 
 /// The kind of a host or path, and its text.
@@ -50,10 +51,12 @@ type Key = (u8, Vec<u8>);
 const ANY_HOST: u8 = 0;
 const BELOW: u8 = 2;
 const PREFIX: u8 = 0;
+const TEXT_PREFIX: u8 = 3;
 
 impl Index {
     fn from_rules(rules: &[&RouteRule]) -> Self {
-        let mut index = Self { by_place: HashMap::new(), with_patterns: Vec::new() };
+        let has_text_prefixes = rules.iter().any(|rule| matches!(rule.path, PathRule::TextPrefix(_)));
+        let mut index = Self { by_place: HashMap::new(), with_patterns: Vec::new(), has_text_prefixes };
         for (place, rule) in rules.iter().enumerate() {
             index.by_place.entry((host_key(&rule.host), path_key(&rule.path))).or_default().push(place);
             if matches!(rule.host, HostRule::Pattern(_)) || matches!(rule.path, PathRule::Pattern(_)) {
@@ -65,7 +68,10 @@ impl Index {
 
     /// Rules whose host and path may match every request that this rule's match.
     fn wider(&self, rule: &RouteRule) -> impl Iterator<Item = usize> {
-        let paths = wider_paths(&rule.path);
+        let mut paths = wider_paths(&rule.path);
+        if self.has_text_prefixes {
+            paths.extend(wider_texts(&rule.path));
+        }
         let places = wider_hosts(&rule.host)
             .into_iter()
             .flat_map(move |host| paths.clone().into_iter().map(move |path| (host.clone(), path)));
@@ -77,6 +83,7 @@ impl Index {
 fn path_key(path: &PathRule) -> Key {
     match path {
         PathRule::Prefix(prefix) => (PREFIX, canonical_prefix(prefix)),
+        PathRule::TextPrefix(text) => (TEXT_PREFIX, canonical_text(text)),
         PathRule::Exact(path) => (1, LenientPath::from_path(path.as_bytes()).collect()),
         PathRule::Pattern(pattern) => (2, pattern.as_str().as_bytes().to_vec()),
     }
@@ -100,7 +107,7 @@ fn wider_hosts(host: &HostRule) -> Vec<Key> {
 fn wider_paths(path: &PathRule) -> Vec<Key> {
     let own = path_key(path);
     let mut all = vec![(PREFIX, Vec::new())];
-    if let PathRule::Exact(_) | PathRule::Prefix(_) = path {
+    if !matches!(path, PathRule::Pattern(_)) {
         let slashes = own.1.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         all.extend(slashes.map(|(slash, _)| (PREFIX, own.1[..slash].to_vec())));
         // An exact path is below the prefix with the same text.
@@ -109,6 +116,21 @@ fn wider_paths(path: &PathRule) -> Vec<Key> {
     all.push(own);
     all.dedup();
     all
+}
+
+/// The texts that a path starts with, longest first.
+fn wider_texts(path: &PathRule) -> Vec<Key> {
+    let own = path_key(path).1;
+    match path {
+        PathRule::Pattern(_) => Vec::new(),
+        // `path_key` has the own text of a text prefix already.
+        PathRule::TextPrefix(_) => {
+            (1..own.len()).rev().map(|end| (TEXT_PREFIX, own[..end].to_vec())).collect()
+        }
+        PathRule::Exact(_) | PathRule::Prefix(_) => {
+            (1..=own.len()).rev().map(|end| (TEXT_PREFIX, own[..end].to_vec())).collect()
+        }
+    }
 }
 
 /// Whether one rule matches every request that the other matches.
@@ -171,6 +193,16 @@ fn covers_path(one: &PathRule, other: &PathRule) -> bool {
     match (one, other) {
         (PathRule::Prefix(prefix), _) if prefix.trim_end_matches('/').is_empty() => true,
         (PathRule::Prefix(prefix), PathRule::Exact(path) | PathRule::Prefix(path)) => is_below(path, prefix),
+        // `/api` does not contain `/apix`, which starts with the text `/api`.
+        (PathRule::Prefix(prefix), PathRule::TextPrefix(text)) => {
+            canonical_text(text).len() > canonical_prefix(prefix).len() && is_below(text, prefix)
+        }
+        (PathRule::TextPrefix(one), PathRule::TextPrefix(other) | PathRule::Exact(other)) => {
+            canonical_text(other).starts_with(&canonical_text(one))
+        }
+        (PathRule::TextPrefix(text), PathRule::Prefix(prefix)) => {
+            canonical_prefix(prefix).starts_with(&canonical_text(text))
+        }
         (PathRule::Exact(one), PathRule::Exact(other)) => one == other,
         (PathRule::Pattern(one), PathRule::Pattern(other)) => one.as_str() == other.as_str(),
         (PathRule::Pattern(pattern), PathRule::Exact(path)) => pattern.matches(path.as_bytes()),
@@ -222,6 +254,10 @@ mod tests {
         }
     }
 
+    fn of_text(text: &str) -> RouteRule {
+        RouteRule { path: PathRule::TextPrefix(text.to_owned()), ..RouteRule::default() }
+    }
+
     fn of_pattern(text: &str) -> RouteRule {
         RouteRule { path: PathRule::Pattern(BytePattern::new(text).unwrap()), ..RouteRule::default() }
     }
@@ -255,6 +291,26 @@ mod tests {
                     at(&[0, 1], from_host("*", "/x/y")),
                 ],
                 vec![(0, 1)],
+            ),
+            (
+                "a text and what starts with it",
+                vec![
+                    of_text("/api"),
+                    at(&[0, 1], of_text("/ap")),
+                    from_host("*", "/a"),
+                    at(&[0, 1], of_text("/a")),
+                ],
+                vec![(0, 1), (2, 3)],
+            ),
+            (
+                "a text beside segments",
+                vec![of_text("/api"), of_text("/api/"), at(&[0, 1], from_host("*", "/api"))],
+                vec![(1, 2)],
+            ),
+            (
+                "a text that ends with a slash",
+                vec![from_host("*", "/a"), at(&[0, 1], of_text("/a/"))],
+                vec![],
             ),
             (
                 "beside the prefix",

@@ -5,7 +5,7 @@
 use expression::ExchangeStage;
 
 use crate::named_values::{NamedValues, TemplateScope};
-use crate::path::{LenientPath, end_of_prefix, has_dot_segments};
+use crate::path::{LenientPath, canonical_text, end_of_prefix, end_of_text, has_dot_segments};
 use crate::pattern::BytePattern;
 use crate::prefixes::canonical_prefix;
 use crate::readings::{self, READ_BYTES_MAX};
@@ -19,6 +19,7 @@ pub struct PathRewrite(RewriteKind);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RewriteKind {
     Prefix { from: Box<[u8]>, to: RouteTemplate },
+    TextPrefix { from: Box<[u8]>, to: RouteTemplate },
     Pattern { pattern: BytePattern, to: RouteTemplate },
     Whole(RouteTemplate),
 }
@@ -40,6 +41,18 @@ impl PathRewrite {
     pub fn prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
         let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, values)?;
         Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to }))
+    }
+
+    /// Replaces the text at the start of a path with `to`, and keeps the rest as it is.
+    ///
+    /// With `/api` to `/v1`, `/api/x` becomes `/v1/x`, and `/apix` becomes `/v1x`. Repeated slashes at the end of the text
+    /// count as one.
+    ///
+    /// # Errors
+    /// The problem with `to`, which may have variables.
+    pub fn text_prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, values)?;
+        Ok(Self(RewriteKind::TextPrefix { from: canonical_text(from).into(), to }))
     }
 
     /// Replaces a path that matches the pattern with `to`, which may refer to the pattern's groups. Other paths are not
@@ -79,8 +92,10 @@ impl PathRewrite {
     }
 
     fn template(&self) -> &RouteTemplate {
-        let (RewriteKind::Prefix { to, .. } | RewriteKind::Pattern { to, .. } | RewriteKind::Whole(to)) =
-            &self.0;
+        let (RewriteKind::Prefix { to, .. }
+        | RewriteKind::TextPrefix { to, .. }
+        | RewriteKind::Pattern { to, .. }
+        | RewriteKind::Whole(to)) = &self.0;
         to
     }
 
@@ -93,7 +108,7 @@ impl PathRewrite {
     pub fn of_pattern(&self) -> Option<&BytePattern> {
         match &self.0 {
             RewriteKind::Pattern { pattern, .. } => Some(pattern),
-            RewriteKind::Prefix { .. } | RewriteKind::Whole(_) => None,
+            RewriteKind::Prefix { .. } | RewriteKind::TextPrefix { .. } | RewriteKind::Whole(_) => None,
         }
     }
 
@@ -119,6 +134,16 @@ impl PathRewrite {
                 to.fill(values, out);
                 exchanged = Some((&**from, path_of(&out[start..]).len()));
                 insert_rest(path.get(end..).unwrap_or_default(), start, out);
+                to
+            }
+            RewriteKind::TextPrefix { from, to } => {
+                let Some(end) = end_of_text(path, from) else { return Ok(false) };
+                to.fill(values, out);
+                exchanged = Some((from.strip_suffix(b"/").unwrap_or(from), path_of(&out[start..]).len()));
+                let rest = &path[end..];
+                let rest = if from.ends_with(b"/") { without_slashes(rest) } else { rest };
+                let end = start + path_of(&out[start..]).len();
+                out.splice(end..end, rest.iter().copied());
                 to
             }
             RewriteKind::Pattern { pattern, to } => {
@@ -151,7 +176,7 @@ impl PathRewrite {
 
     /// Whether the rewrite replaces a prefix, and keeps the rest of the path.
     pub fn is_of_prefix(&self) -> bool {
-        matches!(self.0, RewriteKind::Prefix { .. })
+        matches!(self.0, RewriteKind::Prefix { .. } | RewriteKind::TextPrefix { .. })
     }
 
     /// The client's prefix and the server's, if the rewrite only replaces a prefix with a constant text. Both have no
@@ -161,6 +186,12 @@ impl PathRewrite {
             RewriteKind::Prefix { from, to } => {
                 let to = to.constant().filter(|to| !to.contains(&b'?'))?;
                 Some((from, to.strip_suffix(b"/").unwrap_or(to)))
+            }
+            // Others have no inverse by whole segments: `/api` to `/` makes `//x` of `/api/x`.
+            RewriteKind::TextPrefix { from, to } => {
+                let to = to.constant().filter(|to| !to.contains(&b'?'))?;
+                let segments = [&**from, to].map(|text| text.strip_suffix(b"/").unwrap_or(text));
+                (from.ends_with(b"/") == to.ends_with(b"/")).then_some((segments[0], segments[1]))
             }
             RewriteKind::Pattern { .. } | RewriteKind::Whole(_) => None,
         }
@@ -192,10 +223,7 @@ fn stays_below(path: &[u8], prefix: &[u8]) -> bool {
 /// Inserts the rest of the original path behind the written path, before its query.
 fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
     // The separator, in any spelling, becomes one slash.
-    let mut below = rest;
-    while let [b'/', after @ ..] | [b'%', b'2', b'f' | b'F', after @ ..] = below {
-        below = after;
-    }
+    let below = without_slashes(rest);
     let path_len = out[start..].iter().position(|&byte| byte == b'?').unwrap_or(out.len() - start);
     let mut end = start + path_len;
     if below.len() == rest.len() {
@@ -206,6 +234,15 @@ fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
         end += 1;
     }
     out.splice(end..end, below.iter().copied());
+}
+
+/// The bytes behind all slashes, in any spelling.
+fn without_slashes(path: &[u8]) -> &[u8] {
+    let mut rest = path;
+    while let [b'/', after @ ..] | [b'%', b'2', b'f' | b'F', after @ ..] = rest {
+        rest = after;
+    }
+    rest
 }
 
 /// A rewrite of the host, filled in for each request.
@@ -309,6 +346,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn text_prefixes() {
+        for (from, to, path, query, result) in [
+            ("/api", "/v1", "/apix", None, Some("/v1x")),
+            ("/api", "/v1", "/api/x%2Fy", Some("a=%20"), Some("/v1/x%2Fy?a=%20")),
+            ("/api", "/v1", "/api", None, Some("/v1")),
+            ("/api", "/", "/api/x", None, Some("//x")),
+            ("/api", "/", "/%61pix", None, Some("/x")),
+            ("/api/", "/", "/api/x/", None, Some("/x/")),
+            ("/api/", "/", "/api%2f/evil.example/x", None, Some("/evil.example/x")),
+            ("/api/", "/v1/", "/api/", Some(""), Some("/v1/?")),
+            ("/api/", "/v1?a=1&$query", "/api/x", Some("b"), Some("/v1x?a=1&b")),
+            ("/api/", "/v1/", "/api", None, None),
+            ("/", "/v1/", "*", None, None),
+            ("/api/", "/v1/", "/api/x/../y", None, Some("/v1/x/../y")),
+        ] {
+            let rewrite = PathRewrite::text_prefix(from, to, NamedValues::NONE).unwrap();
+            assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{from} {to} {path}");
+        }
+        for (from, to, path) in [
+            ("/files", "/srv/", "/files../secret"),
+            ("/files", "/srv/", "/files./x"),
+            ("/files/", "/srv/", "/files/../x"),
+            ("/files", "/srv", "/filesx/../x"),
+        ] {
+            let rewrite = PathRewrite::text_prefix(from, to, NamedValues::NONE).unwrap();
+            assert_eq!(rewritten(&rewrite, path, None), Err(AmbiguousPath), "{from} {to} {path}");
+        }
+    }
+
     /// A path that stays below the prefix in every reading is safe.
     #[test]
     fn dot_segments_are_refused_where_they_leave_the_prefix() {
@@ -386,6 +453,10 @@ mod tests {
         assert_eq!(prefixes(PathRewrite::prefix("/a", "/$host", NamedValues::NONE).unwrap()), None);
         assert_eq!(prefixes(PathRewrite::prefix("/a", "/b?c", NamedValues::NONE).unwrap()), None);
         assert_eq!(prefixes(PathRewrite::whole("/b", NamedValues::NONE).unwrap()), None);
+        let text = |from, to| prefixes(PathRewrite::text_prefix(from, to, NamedValues::NONE).unwrap());
+        assert_eq!(text("/api/", "/"), owned("/api", ""));
+        assert_eq!(text("/api", "/v1"), owned("/api", "/v1"));
+        assert_eq!(text("/api", "/"), None);
     }
 
     #[test]

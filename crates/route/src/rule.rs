@@ -90,6 +90,8 @@ pub enum PathRule {
     Exact(String),
     /// A path and everything below it, by whole segments: `/api` (or `/api/`) matches `/api` and `/api/x`, not `/apix`.
     Prefix(String),
+    /// All paths that start with this text: `/api` matches `/api`, `/api/x` and `/apix`; `/api/` does not match `/api`.
+    TextPrefix(String),
     Pattern(BytePattern),
 }
 
@@ -334,6 +336,7 @@ impl fmt::Display for PathRule {
         match self {
             Self::Exact(path) => write!(formatter, "= {path}"),
             Self::Prefix(path) => formatter.write_str(path),
+            Self::TextPrefix(text) => write!(formatter, "{text}*"),
             Self::Pattern(pattern) => write!(formatter, "~ {pattern}"),
         }
     }

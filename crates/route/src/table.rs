@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::host::{Hosts, without_dot};
-use crate::path::{Doubt, has, has_dot_segments, with_reading};
+use crate::path::{Doubt, canonical_text, has, has_dot_segments, with_reading};
 use crate::pattern::Patterns;
 use crate::prefixes::{Prefixes, canonical_prefix};
 use crate::readings;
 use crate::request::{FieldLookup, RequestParts};
 use crate::rule::{Conditions, HostRule, PathRule, RouteRule, Strictness};
 use crate::text_map::{TextMap, hash_on};
+use crate::text_prefixes::TextPrefixes;
 use crate::token::ReadClaims;
 
 /// The routes of a proxy, as indices into the list of rules that they were made from.
@@ -26,7 +27,7 @@ use crate::token::ReadClaims;
 /// 2. **Host**: an exact name; then the nearest name above it (`*.b.example` before `*.example`); then patterns, in the
 ///    order in which they were first written; then every host.
 /// 3. **Path**: an exact path; then patterns, in the order in which they were first written for that host; then the
-///    longest prefix.
+///    longest prefix. Of equally long prefixes, one of whole segments comes before one of text.
 /// 4. **Method**: fewer methods before more, any number before all.
 /// 5. **Header**: more conditions before fewer; with equal numbers, exact values before patterns before prefixes before
 ///    mere presence.
@@ -227,7 +228,9 @@ impl RouteTable {
 
 fn names_parameters(path: &PathRule) -> bool {
     match path {
-        PathRule::Exact(path) | PathRule::Prefix(path) => has(path.as_bytes(), b';'),
+        PathRule::Exact(path) | PathRule::Prefix(path) | PathRule::TextPrefix(path) => {
+            has(path.as_bytes(), b';')
+        }
         PathRule::Pattern(pattern) => pattern.as_str().contains(';'),
     }
 }
@@ -240,6 +243,7 @@ fn add(hosts: &mut Hosts<Paths>, rule: &RouteRule, route: usize) {
             paths.exact.entry(hash_on(0, &path), &path, Vec::new)
         }
         PathRule::Prefix(prefix) => paths.prefixes.entry(prefix, Vec::new),
+        PathRule::TextPrefix(text) => paths.text_prefixes.entry(canonical_text(text), Vec::new),
         PathRule::Pattern(pattern) => paths.patterns.entry(pattern, Vec::new),
     };
     candidates.push(Candidate { route, conditions: Conditions::from_rule(rule) });
@@ -251,6 +255,7 @@ struct Paths {
     exact: TextMap<Vec<Candidate>>,
     patterns: Patterns<Vec<Candidate>>,
     prefixes: Prefixes<Vec<Candidate>>,
+    text_prefixes: TextPrefixes<Vec<Candidate>>,
 }
 
 /// A possible route for a host and a path.
@@ -265,7 +270,9 @@ impl Paths {
     fn link(&mut self) {
         self.patterns.link();
         self.prefixes.link();
+        self.text_prefixes.link();
         let all = self.exact.values_mut().chain(self.patterns.values_mut()).chain(self.prefixes.values_mut());
+        let all = all.chain(self.text_prefixes.values_mut());
         for candidates in all {
             // Candidates behind one without conditions are never reached.
             let reached = candidates.iter().position(|candidate| candidate.conditions.is_none());
@@ -292,11 +299,37 @@ impl Paths {
         {
             return Some(route);
         }
-        self.prefixes.above(path).find_map(take)
+        if self.text_prefixes.is_empty() {
+            return self.prefixes.above(path).find_map(|(_, candidates)| take(candidates));
+        }
+        self.of_both_prefixes(path, take)
+    }
+
+    /// Goes through the prefixes of segments and of text, longest first.
+    fn of_both_prefixes(
+        &self,
+        path: &[u8],
+        take: impl Fn(&Vec<Candidate>) -> Option<usize>,
+    ) -> Option<usize> {
+        let mut texts = self.text_prefixes.above(path).peekable();
+        for (len, candidates) in self.prefixes.above(path) {
+            while let Some((_, longer)) = texts.next_if(|(text_len, _)| *text_len > len) {
+                if let Some(route) = take(longer) {
+                    return Some(route);
+                }
+            }
+            if let Some(route) = take(candidates) {
+                return Some(route);
+            }
+        }
+        texts.find_map(|(_, candidates)| take(candidates))
     }
 
     fn is_everything_or_nothing(&self) -> bool {
-        self.exact.is_empty() && self.patterns.is_empty() && self.prefixes.is_everything_or_nothing()
+        self.exact.is_empty()
+            && self.patterns.is_empty()
+            && self.text_prefixes.is_empty()
+            && self.prefixes.is_everything_or_nothing()
     }
 }
 
@@ -325,7 +358,13 @@ pub(crate) enum PathRank {
     Exact,
     /// Ordered by the first rule with this pattern and this host.
     Pattern(usize),
-    Prefix(Reverse<usize>),
+    Prefix(Reverse<usize>, PrefixKind),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PrefixKind {
+    Segments,
+    Text,
 }
 
 pub(crate) fn ranks<'r>(rules: impl Iterator<Item = &'r RouteRule>) -> Vec<Rank> {
@@ -348,7 +387,12 @@ pub(crate) fn ranks<'r>(rules: impl Iterator<Item = &'r RouteRule>) -> Vec<Rank>
                 let key = (host_key(&rule.host), pattern.as_str().to_owned());
                 PathRank::Pattern(*first_of_path.entry(key).or_insert(index))
             }
-            PathRule::Prefix(prefix) => PathRank::Prefix(Reverse(canonical_prefix(prefix).len())),
+            PathRule::Prefix(prefix) => {
+                PathRank::Prefix(Reverse(canonical_prefix(prefix).len()), PrefixKind::Segments)
+            }
+            PathRule::TextPrefix(text) => {
+                PathRank::Prefix(Reverse(canonical_text(text).len()), PrefixKind::Text)
+            }
         },
         strictness: Strictness::from_rule(rule),
         index,
@@ -433,6 +477,43 @@ mod tests {
         ] {
             assert_eq!(table.find(host.as_bytes(), path.as_bytes()), Some(route), "{host} {path}");
         }
+    }
+
+    #[test]
+    fn texts_and_segments_the_longest_prefix_wins() {
+        let text = |text: &str| PathRule::TextPrefix(text.to_owned());
+        let segments = |text: &str| PathRule::Prefix(text.to_owned());
+        let paths = [
+            segments("/"),
+            segments("/api"),
+            text("/api"),
+            text("/api/"),
+            segments("/api/v1"),
+            text("/wp-"),
+            PathRule::Exact("/wp-x".to_owned()),
+        ];
+        let rules = paths.into_iter().map(|path| RouteRule { path, ..RouteRule::default() });
+        let table = RouteTable::compile(rules.collect());
+        for (path, route) in [
+            ("/", 0),
+            ("*", 0),
+            ("/ap", 0),
+            ("/api", 1),
+            ("/api/", 3),
+            ("//api%2fx", 3),
+            ("/api/v1", 4),
+            ("/api/v10", 3),
+            ("/apix", 2),
+            ("/%61pix/y", 2),
+            ("/wp-login.php", 5),
+            ("/wp-", 5),
+            ("/wp-x", 6),
+            ("/wp", 0),
+        ] {
+            assert_eq!(table.find(b"a.example", path.as_bytes()), Some(route), "{path}");
+        }
+        let only = RouteTable::compile(vec![RouteRule { path: text("/a"), ..RouteRule::default() }]);
+        assert!(only.depends_on_path() && only.find(b"", b"/b").is_none());
     }
 
     /// RFC 3986 §6.2.2, and other spellings that servers read as the same path.

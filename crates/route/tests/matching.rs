@@ -251,6 +251,7 @@ fn paths() -> impl Strategy<Value = PathRule> {
     prop_oneof![
         "(/[ab]{0,2}){1,3}".prop_map(PathRule::Exact),
         "(/[ab]{0,2}){1,3}".prop_map(PathRule::Prefix),
+        "(/[ab]{0,2}){1,3}".prop_map(PathRule::TextPrefix),
         prop::sample::select(vec![".*", "/a.*", ".*b", "/[ab]/.*", "/b+", "/a/?.*"])
             .prop_map(|text| PathRule::Pattern(pattern(text))),
     ]

@@ -54,10 +54,8 @@ fn directives_are_gone_through_in_the_order_of_caddy() {
         (
             "respond /a/* 1xx 201\n respond /a/b/* 202\n reverse_proxy :1",
             &[
-                "path = \"= /a/b\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
-                "path = \"= /a\"; upstream = \"127.0.0.1-1\"",
-                "path = \"/a/b\"; respond = { status = 202 }",
-                "path = \"/a\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
+                "path = \"/a/b/*\"; respond = { status = 202 }",
+                "path = \"/a/*\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
                 a,
             ],
         ),

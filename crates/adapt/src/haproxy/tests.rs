@@ -85,8 +85,8 @@ fn ordered_rules_become_routes() {
     let c = "upstream = \"c\"";
     let deny = "respond = { status = 403 }";
     let cases: [(&str, &[&str]); 12] = [
-        ("use_backend c if { path_beg /a }", &["path = \"/a\"; C", "B"]),
-        ("use_backend c if { path_beg /a/ }", &["path = \"= /a\"; B", "path = \"/a\"; C", "B"]),
+        ("use_backend c if { path_beg /a }", &["path = \"/a*\"; C", "B"]),
+        ("use_backend c if { path_beg /a/ }", &["path = \"/a/*\"; C", "B"]),
         ("use_backend c unless { hdr(host) x.y }", &["host = \"x.y\"; B", "C"]),
         ("acl w hdr(host) x.y z.y; use_backend c if w", &["host = [\"x.y\", \"z.y\"]; C", "B"]),
         ("use_backend c if { method POST } { path /a }", &["path = \"= /a\"; methods = \"POST\"; C", "B"]),
@@ -96,23 +96,23 @@ fn ordered_rules_become_routes() {
         ),
         (
             "acl in src 10.0.0.0/8; http-request deny if { path_beg /a } !in",
-            &["path = \"~ /a.*\"; clients = [\"10.0.0.0/8\"]; B", "path = \"~ /a.*\"; D", "B"],
+            &["path = \"/a*\"; clients = [\"10.0.0.0/8\"]; B", "path = \"/a*\"; D", "B"],
         ),
         // Where a prefix and an expression overlap, both count.
         (
             "http-request deny if { path_end .x } !{ path_beg /a }; use_backend c if { path_beg /a }",
-            &["path = \"~ /a.*\\\\.x\"; C", "path = \"~ .*\\\\.x\"; D", "path = \"/a\"; C", "B"],
+            &["path = \"~ /a.*\\\\.x\"; C", "path = \"~ .*\\\\.x\"; D", "path = \"/a*\"; C", "B"],
         ),
         (
             "use_backend b if { path_beg /a/b }; use_backend c if { path_beg /a }",
-            &["path = \"/a/b\"; B", "path = \"/a\"; C", "B"],
+            &["path = \"/a/b*\"; B", "path = \"/a*\"; C", "B"],
         ),
-        ("use_backend c if { path_beg /a }; use_backend b if { path_beg /a/b }", &["path = \"/a\"; C", "B"]),
+        ("use_backend c if { path_beg /a }; use_backend b if { path_beg /a/b }", &["path = \"/a*\"; C", "B"]),
         (
             "use_backend c if { hdr(x) -m found } { req.cook(y) 1 }",
             &["headers = { x = true }; cookie = { y = \"1\" }; C", "B"],
         ),
-        ("use_backend c if { path_beg /a } TRUE !FALSE", &["path = \"/a\"; C", "B"]),
+        ("use_backend c if { path_beg /a } TRUE !FALSE", &["path = \"/a*\"; C", "B"]),
     ];
     for (lines, expected) in cases {
         let expected: Vec<String> = expected

@@ -246,6 +246,11 @@ impl<'s> NginxAdapter<'s> {
                 LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path)
                     if !entry.path.starts_with('~') =>
                 {
+                    if path != "/" && !path.ends_with('/') {
+                        let why = format!("{path} matches whole segments: not {path}x");
+                        self.note(root, RemarkKind::Differs, &why, "");
+                        entry.path.clone_from(path);
+                    }
                     if path != "/" {
                         let rewrite = DraftValue::Table(vec![("path".to_owned(), "/".into())]);
                         entry.options.set("rewrite", rewrite, from(root));

@@ -17,7 +17,7 @@ use super::truth::NginxCondition;
 use super::{NginxAdapter, constants, from};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::rules::{is_path, literal};
+use crate::rules::literal;
 use crate::values;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -403,7 +403,7 @@ impl<'s> NginxAdapter<'s> {
     fn all_paths(scope: &BlockScope<'s>) -> Vec<String> {
         let exact = scope.own().iter().filter(|directive| directive.name == "location");
         let exact = exact.filter_map(|location| match LocationMatch::from_location(location) {
-            LocationMatch::Exact(path) if is_path(&path) => Some(format!("= {path}")),
+            LocationMatch::Exact(path) => Some(format!("= {}", encoded(&path))),
             _ => None,
         });
         std::iter::once(ALL_PATHS.to_owned()).chain(exact).collect()
@@ -542,13 +542,11 @@ impl<'s> NginxAdapter<'s> {
             adapter.note(block, RemarkKind::Refused, why, "write the path of the [[route]] by hand");
             None
         };
-        if let Some(path) = location.matching.path()
-            && !is_path(path)
-        {
-            return refuse(self, "the path has characters that cannot be written here");
+        if location.matching.path().is_some_and(|path| !path.starts_with('/') || path.contains("//")) {
+            return refuse(self, "no path of a request matches it: nginx merges slashes");
         }
         match &location.matching {
-            LocationMatch::Exact(path) => Some(format!("= {path}")),
+            LocationMatch::Exact(path) => Some(format!("= {}", encoded(path))),
             LocationMatch::Pattern { text, ignores_case } => match values::expression(text, *ignores_case) {
                 Ok(pattern) => Some(format!("~ {pattern}")),
                 Err(why) => refuse(self, &why),
@@ -556,13 +554,11 @@ impl<'s> NginxAdapter<'s> {
             LocationMatch::FirstPrefix(path) if has_patterns => {
                 Some(format!("~ {}(.*)", values::escaped(path)))
             }
+            LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if path == "/" => {
+                Some(path.clone())
+            }
             LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) => {
-                if !path.ends_with('/') {
-                    let why = format!("{path} matches whole segments: not {path}x");
-                    self.note(block, RemarkKind::Differs, &why, "");
-                }
-                let bare = path.trim_end_matches('/');
-                Some(if bare.is_empty() { "/" } else { bare }.to_owned())
+                Some(format!("{}*", encoded(path)))
             }
             LocationMatch::Predicate(_) => match &location.outer {
                 None => Some(ALL_PATHS.to_owned()),
@@ -605,6 +601,19 @@ fn exact_paths(locations: &[Location<'_>]) -> Vec<String> {
     exact.collect()
 }
 
+/// Writes a path of nginx, which is decoded, with escapes where a route needs them (RFC 3986 §3.3).
+fn encoded(path: &str) -> String {
+    let mut text = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_graphic() && !b"%?#*".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text += &format!("%{byte:02X}");
+        }
+    }
+    text
+}
+
 /// A condition that excludes the requests of longer prefixes, which nginx prefers to a shorter `^~` and to an expression
 /// within `location /`. `None` if there are none.
 fn longer_prefixes(location: &Location<'_>, all: &[Location<'_>], server: &BlockScope<'_>) -> Option<String> {
@@ -626,19 +635,15 @@ fn longer_prefixes(location: &Location<'_>, all: &[Location<'_>], server: &Block
         }
         _ => return None,
     };
-    let begins = |path: &String| {
-        let bare = path.trim_end_matches('/');
-        let below = format!("request.path.startsWith({})", literal(&format!("{bare}/")));
-        if bare.len() < path.len() { below } else { format!("request.path == {} || {below}", literal(bare)) }
-    };
-    let all: Vec<String> = longer.iter().filter(|path| is_path(path)).map(begins).collect();
+    let begins = |path: &String| format!("request.path.startsWith({})", literal(path));
+    let all: Vec<String> = longer.iter().map(begins).collect();
     (!all.is_empty()).then(|| format!("!({})", all.join(" || ")))
 }
 
 /// nginx redirects `/api` to `/api/` if the latter is the path of a location with a server.
 fn with_slash(bare: &str, location: &Directive) -> RouteEntry {
     let origin = StatementOrigin::Directive(location.number);
-    let mut entry = RouteEntry::new(format!("= {bare}"), vec![origin]);
+    let mut entry = RouteEntry::new(format!("= {}", encoded(bare)), vec![origin]);
     let to = [("to".to_owned(), DraftValue::from(format!("{bare}/"))), ("status".to_owned(), 301.into())];
     let why = vec![StatementOrigin::Default("nginx adds the slash")];
     entry.options.set("redirect", DraftValue::Table(to.into()), why);

@@ -157,7 +157,7 @@ fn the_longest_prefix_decides_before_expressions_do() {
         (
             "location ^~ /f/ { } location /f/p/ { deny all; } location /f/q { } location ~ \\.php$ { return 404; }",
             "path = \"~ /f/(.*)\"",
-            "when = '!(request.path.startsWith(\"/f/p/\") || request.path == \"/f/q\" || request.path.startsWith(\"/f/q/\"))'",
+            "when = '!(request.path.startsWith(\"/f/p/\") || request.path.startsWith(\"/f/q\"))'",
         ),
         (
             "location /api/ { } location / { location ~ \\.js$ { return 200; } }",

@@ -393,12 +393,11 @@ impl<'s> NginxAdapter<'s> {
         } else if entry.path.starts_with('~') {
             format!("{}$1", uri.replace('$', "$$"))
         } else {
-            if path.ends_with('/') != uri.ends_with('/') {
-                let why = "paths are joined with one slash between them";
-                self.note(pass, RemarkKind::Differs, why, "");
+            // `location /` with `http://server/v1` makes `/v1x` of `/x`.
+            if entry.path == "/" && !uri.ends_with('/') {
+                entry.path = "/*".to_owned();
             }
-            let bare = uri.trim_end_matches('/');
-            if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
+            uri.clone()
         };
         entry.options.extend("rewrite", ("path", to.into()), from(pass));
     }

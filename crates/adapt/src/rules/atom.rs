@@ -32,10 +32,8 @@ pub(crate) enum HostIs {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathIs {
     Exact(String),
-    /// Paths that begin with this text, while routes match whole segments.
+    /// Paths that begin with this text: `/api*` in a route.
     Prefix(String),
-    /// As `Prefix`, for a place that has to be refused or guarded exactly: an expression in the route.
-    Begin(String),
     /// An expression that matches the whole path.
     Pattern(String),
     /// Begins with the first, and matches the second, which begins with `.*`.
@@ -138,21 +136,18 @@ impl PathIs {
                     if values::has_bare_choice(rest) { format!("(?:{rest})") } else { rest.to_owned() };
                 Some(Self::Pattern(format!("{flag}{}{group}", values::escaped(begin))))
             }
-            Self::Begin(_) | Self::Both(..) => None,
+            Self::Both(..) => None,
         }
     }
 
     /// Whether every path of this condition also meets the other.
     pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
         match (self, other) {
-            (
-                Self::Exact(path) | Self::Prefix(path) | Self::Begin(path) | Self::Both(path, _),
-                Self::Prefix(prefix) | Self::Begin(prefix),
-            ) => path.starts_with(prefix),
-            (Self::Exact(path), Self::Pattern(pattern)) => patterns.matches(pattern, path),
-            (Self::Pattern(pattern), Self::Prefix(prefix) | Self::Begin(prefix)) => {
-                patterns.beginning(pattern).starts_with(prefix)
+            (Self::Exact(path) | Self::Prefix(path) | Self::Both(path, _), Self::Prefix(prefix)) => {
+                path.starts_with(prefix)
             }
+            (Self::Exact(path), Self::Pattern(pattern)) => patterns.matches(pattern, path),
+            (Self::Pattern(pattern), Self::Prefix(prefix)) => patterns.beginning(pattern).starts_with(prefix),
             (Self::Both(_, pattern), Self::Pattern(other)) => pattern == other,
             (Self::Exact(path), Self::Both(prefix, pattern)) => {
                 path.starts_with(prefix) && patterns.matches(pattern, path)
@@ -164,24 +159,6 @@ impl PathIs {
         }
     }
 
-    /// Whether a route with another path takes all requests of this one. A route's prefix matches whole segments.
-    pub(crate) fn is_taken_by(&self, route: &Self, patterns: &Patterns) -> bool {
-        match (self, route) {
-            (Self::Exact(path) | Self::Prefix(path), Self::Prefix(prefix)) => {
-                let rest = path.strip_prefix(prefix.trim_end_matches('/'));
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
-            (Self::Begin(path), Self::Prefix(prefix)) => {
-                path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
-            }
-            (Self::Pattern(pattern), Self::Prefix(prefix)) => {
-                let path = patterns.beginning(pattern);
-                path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
-            }
-            _ => self.implies(route, patterns),
-        }
-    }
-
     pub(crate) fn meet(&self, other: &Self, patterns: &Patterns) -> Meet<Self> {
         if self.implies(other, patterns) {
             return Meet::Is(self.clone());
@@ -190,8 +167,8 @@ impl PathIs {
             return Meet::Is(other.clone());
         }
         match (self, other) {
-            (Self::Prefix(prefix) | Self::Begin(prefix), Self::Pattern(pattern))
-            | (Self::Pattern(pattern), Self::Prefix(prefix) | Self::Begin(prefix)) => {
+            (Self::Prefix(prefix), Self::Pattern(pattern))
+            | (Self::Pattern(pattern), Self::Prefix(prefix)) => {
                 if pattern.starts_with(".*") || pattern.starts_with("(?i).*") {
                     Meet::Is(Self::Both(prefix.clone(), pattern.clone()))
                 } else if is_apart(prefix, pattern) {
@@ -209,11 +186,8 @@ impl PathIs {
     pub(crate) fn written(&self) -> String {
         match self {
             Self::Exact(path) => format!("= {path}"),
-            Self::Prefix(path) => {
-                let bare = path.trim_end_matches('/');
-                if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
-            }
-            Self::Begin(path) => format!("~ {}.*", values::escaped(path)),
+            Self::Prefix(path) if path == "/" => path.clone(),
+            Self::Prefix(path) => format!("{path}*"),
             Self::Pattern(pattern) => format!("~ {pattern}"),
             Self::Both(prefix, pattern) => {
                 let (flags, rest) = match pattern.strip_prefix("(?i)") {

@@ -186,7 +186,7 @@ fn text_of(atom: &Atom) -> AtomText {
         }
         Atom::Host(HostIs::Pattern(pattern)) => AtomText::Call(matches("request.host", pattern)),
         Atom::Path(PathIs::Exact(path)) => within("request.path", std::slice::from_ref(path)),
-        Atom::Path(PathIs::Prefix(path) | PathIs::Begin(path)) => {
+        Atom::Path(PathIs::Prefix(path)) => {
             AtomText::Call(format!("request.path.startsWith({})", literal(path)))
         }
         Atom::Path(PathIs::Pattern(pattern)) => AtomText::Call(matches("request.path", pattern)),

@@ -25,7 +25,7 @@ struct DistinguishedPlaces {
 }
 
 impl DistinguishedPlaces {
-    fn new(tests: &[Test], open: &BTreeSet<Atom>, begins: &BTreeSet<String>, patterns: &Patterns) -> Self {
+    fn new(tests: &[Test], open: &BTreeSet<Atom>) -> Self {
         let (hosts, paths) = (vec![HostIs::Pattern(String::new())], vec![PathIs::Prefix(String::new())]);
         let mut made = Self { hosts, paths, atoms: Vec::new() };
         let mut seen: BTreeSet<&Atom> = BTreeSet::new();
@@ -39,19 +39,14 @@ impl DistinguishedPlaces {
                     push_new(&mut made.hosts, host.clone());
                     true
                 }
-                Atom::Path(PathIs::Prefix(path)) if begins.contains(path) => {
-                    push_new(&mut made.paths, PathIs::Begin(path.clone()));
-                    true
-                }
                 Atom::Path(path) => {
                     // All combinations with hosts are regions.
                     let has_room =
                         made.paths.len() < PATHS_MAX && (made.paths.len() + 2) * hosts < REGIONS_MAX;
-                    let is_kept = has_room && !is_behind(path, begins, patterns);
-                    if is_kept {
-                        made.path(path);
+                    if has_room {
+                        push_new(&mut made.paths, path.clone());
                     }
-                    is_kept
+                    has_room
                 }
                 _ => false,
             };
@@ -61,23 +56,6 @@ impl DistinguishedPlaces {
         }
         made
     }
-
-    fn path(&mut self, path: &PathIs) {
-        push_new(&mut self.paths, path.clone());
-        // `/a/` is the prefix `/a` of a route, which also matches `/a` itself.
-        if let PathIs::Prefix(prefix) = path
-            && let Some(bare) = prefix.strip_suffix('/').filter(|bare| !bare.is_empty())
-        {
-            push_new(&mut self.paths, PathIs::Exact(bare.to_owned()));
-        }
-    }
-}
-
-/// Whether routes with one of these beginnings take requests before those with an expression.
-fn is_behind(path: &PathIs, begins: &BTreeSet<String>, patterns: &Patterns) -> bool {
-    let PathIs::Pattern(pattern) = path else { return false };
-    let meets = |begin: &String| PathIs::Begin(begin.clone()).meet(path, patterns) != Meet::Nothing;
-    !pattern.starts_with(".*") && begins.iter().any(meets)
 }
 
 /// All hosts and paths of regions. Other conditions are decided within a region.
@@ -100,17 +78,10 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Collects hosts and paths, except for those in `open`, which are decided within regions as others are. Paths in
-    /// `begins` are matched exactly as they begin, not by segments.
-    pub(super) fn new(
-        tests: &[Test],
-        schema: &Schema,
-        open: &BTreeSet<Atom>,
-        begins: &BTreeSet<String>,
-    ) -> Self {
+    /// Collects hosts and paths, except for those in `open`, which are decided within regions as others are.
+    pub(super) fn new(tests: &[Test], schema: &Schema, open: &BTreeSet<Atom>) -> Self {
         let patterns = Patterns::default();
-        let DistinguishedPlaces { hosts, mut paths, atoms } =
-            DistinguishedPlaces::new(tests, open, begins, &patterns);
+        let DistinguishedPlaces { hosts, mut paths, atoms } = DistinguishedPlaces::new(tests, open);
         let places = atoms.iter().cloned().enumerate().map(|(place, atom)| (atom, place)).collect();
         paths.extend(both(&paths[1..], &patterns));
         let square = |size: usize, implies: &dyn Fn(usize, usize) -> bool| -> Vec<Vec<bool>> {
@@ -127,7 +98,7 @@ impl Space {
         let implied_atoms =
             (0..paths.len()).map(|path| atoms.iter().map(|atom| implied(path, atom)).collect()).collect();
         let taken_paths = square(paths.len(), &|one, other| {
-            none_or(one, other) || one > 0 && paths[one].is_taken_by(&paths[other], &patterns)
+            none_or(one, other) || one > 0 && paths[one].implies(&paths[other], &patterns)
         });
         let (writable, work) = (RefCell::default(), Cell::default());
         Self {
@@ -166,12 +137,9 @@ impl Space {
     pub(super) fn paths_of(&self, region: Region) -> Vec<Atom> {
         let paths = match &self.paths[region.path] {
             _ if region.path == 0 => Vec::new(),
-            PathIs::Begin(path) => vec![PathIs::Prefix(path.clone())],
             PathIs::Both(path, pattern) => {
                 vec![PathIs::Prefix(path.clone()), PathIs::Pattern(pattern.clone())]
             }
-            // It may be the bare form of a prefix.
-            PathIs::Exact(path) => vec![PathIs::Exact(path.clone()), PathIs::Prefix(format!("{path}/"))],
             path => vec![path.clone()],
         };
         paths.into_iter().map(Atom::Path).collect()
@@ -262,7 +230,7 @@ impl Space {
         // Expressions with a prefix come before those without, and longer prefixes first.
         let path = match &self.paths[region.path] {
             PathIs::Exact(_) => (0, 0),
-            PathIs::Both(prefix, _) | PathIs::Begin(prefix) => (1, usize::MAX - prefix.len()),
+            PathIs::Both(prefix, _) => (1, usize::MAX - prefix.len()),
             PathIs::Pattern(_) => (2, region.path),
             PathIs::Prefix(prefix) => (3, usize::MAX - prefix.len()),
         };
@@ -281,7 +249,7 @@ fn hosts_of(tests: &[Test]) -> usize {
 fn both(paths: &[PathIs], patterns: &Patterns) -> Vec<PathIs> {
     let mut found = Vec::new();
     for path in paths.iter().filter(|path| matches!(path, PathIs::Pattern(_))) {
-        for prefix in paths.iter().filter(|path| matches!(path, PathIs::Prefix(_) | PathIs::Begin(_))) {
+        for prefix in paths.iter().filter(|path| matches!(path, PathIs::Prefix(_))) {
             if let Meet::Is(met @ PathIs::Both(..)) = prefix.meet(path, patterns)
                 && found.len() < REGIONS_MAX / 4
             {

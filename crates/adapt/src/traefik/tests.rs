@@ -81,7 +81,7 @@ fn the_router_with_the_highest_priority_decides() {
         // The longer rule wins.
         (
             &[("a", "PathPrefix(`/`)", ""), ("b", "PathPrefix(`/b`)", "")],
-            &["path = \"/b\"; upstream = \"b\"", "upstream = \"a\""],
+            &["path = \"/b*\"; upstream = \"b\"", "upstream = \"a\""],
         ),
         // Regardless of the priority.
         (
@@ -91,8 +91,8 @@ fn the_router_with_the_highest_priority_decides() {
         (
             &[("a", "Host(`a.b`)", ""), ("b", "PathPrefix(`/long/path`)", "")],
             &[
-                "host = \"a.b\"; path = \"/long/path\"; upstream = \"b\"",
-                "path = \"/long/path\"; upstream = \"b\"",
+                "host = \"a.b\"; path = \"/long/path*\"; upstream = \"b\"",
+                "path = \"/long/path*\"; upstream = \"b\"",
                 "host = \"a.b\"; upstream = \"a\"",
             ],
         ),

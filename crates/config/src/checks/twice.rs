@@ -71,6 +71,7 @@ fn path_text(path: &PathRule) -> (u8, &str) {
         PathRule::Exact(path) => (0, path),
         PathRule::Prefix(path) => (1, path),
         PathRule::Pattern(pattern) => (2, pattern.as_str()),
+        PathRule::TextPrefix(text) => (3, text),
     }
 }
 

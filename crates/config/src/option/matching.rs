@@ -12,7 +12,7 @@ use crate::option::form::Form;
 use crate::option::host::route_host;
 use crate::option::kind::{Described, Kind, Text, quoted, refuse_type};
 use crate::option::pairs::Pairs;
-use crate::option::prefix::{exact, prefix};
+use crate::option::prefix::{exact, prefix, text_prefix};
 use crate::option::range::{Count, Unit};
 use crate::option::table::Written;
 
@@ -46,15 +46,17 @@ fn host_rule(text: &str) -> Result<HostRule, ValueError> {
 pub(crate) const PATH_RULE: Text<PathRule> =
     Text { expected: PATH, read: path_rule, print: ToString::to_string };
 
-const PATH: &str = "a path prefix such as / or /api, = /path for one path alone, or ~ regex";
+const PATH: &str =
+    "a path prefix such as / or /api, /api* for a prefix of the text, = /path for one path, or ~ regex";
 
 fn path_rule(text: &str) -> Result<PathRule, ValueError> {
     if let Some(pattern) = pattern(text, PATH) {
         return pattern.map(PathRule::Pattern);
     }
-    let read = match text.strip_prefix('=') {
-        Some(path) => exact(path.trim_start()).map(PathRule::Exact),
-        None => prefix(text).map(PathRule::Prefix),
+    let read = match (text.strip_prefix('='), text.strip_suffix('*')) {
+        (Some(path), _) => exact(path.trim_start()).map(PathRule::Exact),
+        (None, Some(start)) => text_prefix(start).map(PathRule::TextPrefix),
+        (None, None) => prefix(text).map(PathRule::Prefix),
     };
     read.map_err(|error| ValueError { expected: PATH, ..error })
 }

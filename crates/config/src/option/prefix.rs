@@ -30,6 +30,15 @@ pub(crate) fn exact(text: &str) -> Result<String, ValueError> {
     })
 }
 
+/// Parses the text that paths start with, written `/api*` with its `*` removed: for `/api`, `/api/x` and `/apix`.
+pub(crate) fn text_prefix(text: &str) -> Result<String, ValueError> {
+    // The last segment continues in paths: `/.` is the beginning of `/.git`.
+    match text.rsplit_once('/') {
+        Some((before, last @ ("." | ".."))) => exact(&format!("{before}/")).map(|path| path + last),
+        _ => exact(text),
+    }
+}
+
 /// Returns the mistake in a prefix, and the intended value if there is a likely one.
 fn problem(text: &str) -> Option<(PrefixProblem, Option<String>)> {
     if !text.starts_with('/') {
@@ -118,6 +127,16 @@ mod tests {
         }
         for path in ["", "//", "/a//", "/../", "a/", "/a/*"] {
             assert!(exact(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn text_prefixes() {
+        for text in ["/", "/api", "/api/", "/wp-", "/.", "/a/.."] {
+            assert_eq!(text_prefix(text), Ok(text.to_owned()));
+        }
+        for text in ["", "api", "/a*b", "//", "/a/../", "/a/../.", "/a?b"] {
+            assert!(text_prefix(text).is_err(), "{text}");
         }
     }
 

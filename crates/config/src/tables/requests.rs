@@ -135,8 +135,9 @@ pub(crate) const PATH: Declared<Requests> = key!(
     "path",
     PATH_RULE,
     Requests.path,
-    "Path prefix that matches, in whole segments: `/api` matches `/api` and `/api/x`, not `/apix`. `= \
-     /api` matches only that path; `~ /api/(.*)` is a regular expression that matches the whole path. \
+    "Path prefix that matches, in whole segments: `/api` matches `/api` and `/api/x`, not `/apix`. \
+     `/api*` matches every path that starts with this text, so also `/apix`; `/api/*` does not match `/api`. \
+     `= /api` matches only that path; `~ /api/(.*)` is a regular expression that matches the whole path. \
      Paths are compared with escapes decoded and repeated slashes merged. Case matters, so take care \
      with servers that ignore it. A path that a server might read as that of another route is rejected \
      with 400: dot segments, backslashes, parameters as in `/admin;v=1/x`.",

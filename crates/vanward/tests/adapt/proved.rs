@@ -166,7 +166,7 @@ fn planted_mistakes_in_a_translation_of_haproxy_are_found() {
         (("clients = [\"10.0.0.0/8\"]", "clients = [\"0.0.0.0/0\"]"), "the status", true, 9),
         (("to = \"/new?\"", "to = \"/new\""), "the field location of the response", false, 10),
         // A wrong order: the rule for all requests wins over that for some.
-        (("path = \"/api\"", "path = \"= /none\""), "the server that was asked", false, 12),
+        (("path = \"/api*\"", "path = \"= /none\""), "the server that was asked", false, 12),
     ];
     for (mistake, differs, is_open, line) in rows {
         found("haproxy", HAPROXY, mistake, differs, is_open, line);

@@ -509,11 +509,11 @@ fn predicates_come_after_expressions_and_before_prefixes() {
         ("= /e", String::new(), "e"),
         ("/", String::new(), "p"),
         ("~ .*x", String::new(), "x"),
-        ("/api", String::new(), "api"),
+        ("/api/*", String::new(), "api"),
         (all, is_a, "a"),
         (all, format!("{} && {}", is_set("b"), is_set("c")), "404"),
         (all, is_set("b"), "b"),
-        ("/api", is_set("d"), "d"),
+        ("/api/*", is_set("d"), "d"),
     ];
     let expected: Vec<_> =
         expected.map(|(path, when, body)| (path.to_owned(), when, body.to_owned())).to_vec();

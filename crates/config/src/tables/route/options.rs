@@ -568,7 +568,8 @@ const REWRITE: Inline<RewriteWritten> = Inline {
                 RewriteWritten.path,
                 "Replaces what the route's `path` matches: a prefix, keeping the rest; or the whole path \
                  if `path` is exact or a regular expression, whose groups are `$1`, `$2` \
-                 and `$capture.NAME`.",
+                 and `$capture.NAME`. For `path = \"/api*\"` it replaces the text: with `/v1`, \
+                 `/apix` becomes `/v1x`.",
             ),
             key!(
                 "pattern",

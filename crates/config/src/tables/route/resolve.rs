@@ -53,7 +53,7 @@ pub(crate) fn route(
     let rules = written.requests.rules(claims(written, reader), names, reader);
     let pattern = match &written.requests.path {
         PathRule::Pattern(pattern) => Some(pattern),
-        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+        PathRule::Exact(_) | PathRule::Prefix(_) | PathRule::TextPrefix(_) => None,
     };
     let values = if written.values.is_empty() {
         Arc::clone(&names.values)
@@ -528,7 +528,7 @@ fn rewrite(
     let RewriteWritten { path: to, pattern, host } = written;
     let groups = match path {
         PathRule::Pattern(pattern) => Some(pattern),
-        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+        PathRule::Exact(_) | PathRule::Prefix(_) | PathRule::TextPrefix(_) => None,
     };
     if let (None, Some(pattern)) = (to, pattern) {
         refuse(
@@ -544,6 +544,7 @@ fn rewrite(
                 (Some(own), _) => PathRewrite::pattern(own.value.clone(), to, values),
                 (None, PathRule::Pattern(pattern)) => PathRewrite::pattern(pattern.clone(), to, values),
                 (None, PathRule::Prefix(prefix)) => PathRewrite::prefix(prefix, to, values),
+                (None, PathRule::TextPrefix(text)) => PathRewrite::text_prefix(text, to, values),
                 (None, PathRule::Exact(_)) => PathRewrite::whole(to, values),
             };
             Some(template(rewrite, "path", at, "a path such as /v1, or with variables /users/$1", reader)?)

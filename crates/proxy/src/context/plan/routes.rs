@@ -63,6 +63,8 @@ pub struct PlanRoute {
     pub(crate) compress: Option<Compression>,
     /// Whether requests are delayed, or may need other conditions for their server.
     pub(crate) prepares_requests: bool,
+    /// Whether another upstream may answer in place of the first.
+    pub(crate) falls_back: bool,
     /// Whether the route is only for listeners without TLS, so that its requests are not redirected to https.
     pub(crate) is_for_plain_http: bool,
     /// The secret of cache keys, for each of its upstreams; empty without a cache.
@@ -403,6 +405,7 @@ impl PlanRoute {
             logged: Logged::new(log),
             log_when: log_when.cloned(),
             prepares_requests: delay.is_some() || compress.is_some(),
+            falls_back: settings.policies.on_status.is_some(),
             compress,
             is_for_plain_http: config.is_for_plain_http(settings),
             key_secrets,
@@ -480,7 +483,7 @@ impl RoutePolicies {
         let is_open = allow.is_empty() && deny.is_empty() && rules.is_empty();
         let pattern = route.rules.first().and_then(|rule| match &rule.path {
             PathRule::Pattern(pattern) => Some(pattern.clone()),
-            PathRule::Exact(_) | PathRule::Prefix(_) => None,
+            PathRule::Exact(_) | PathRule::Prefix(_) | PathRule::TextPrefix(_) => None,
         });
         let authentication = kept.authentication(config, settings);
         // The mark of a mirror is a field of this proxy, too, which clients must not set.
