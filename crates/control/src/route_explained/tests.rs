@@ -228,6 +228,45 @@ fn as_json() {
 }
 
 #[test]
+fn values_of_later_stages_say_when_they_are_known() {
+    let file = FILE.replace("[upstream.app]", r#"[[route]]
+host = "v.example"
+upstream = "${who}"
+rewrite = { path = "/of/${who}" }
+response_headers = { set = { X-Node = "${node}" } }
+[[route]]
+host = "v.example"
+path = "/gone"
+redirect = { to = "https://${who}.example/" }
+[[route]]
+host = "v.example"
+path = "/said"
+respond = { body = "${who}" }
+[values]
+first = 'request.path.split("/")[1]'
+node = 'server.name ?? ""'
+who = 'client.user ?? "app"'
+code = 'response.status'
+[upstream.app]"#);
+    let said = |url: &str| explain_route(&config::parse(&file, "f").unwrap(), &asked("GET", url)).unwrap().text;
+    let text = said("http://v.example/x");
+    for line in [
+        "\n  first = \"x\"",
+        "\n  who is known after authentication: client.user ?? \"app\"",
+        "\n  node is known once a server is chosen: server.name ?? \"\"",
+        "\n  code is known after the response: response.status",
+        "an upstream that is known after authentication: ${who}",
+        "The server gets a path that is known after authentication: /of/${who}",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let text = said("http://v.example/gone");
+    assert!(text.contains("a URL that is known after authentication: https://${who}.example/"), "{text}");
+    let text = said("http://v.example/said");
+    assert!(text.contains("a response that is known after authentication, of text/plain"), "{text}");
+}
+
+#[test]
 fn what_is_no_request() {
     let config = config::parse(FILE, "f").unwrap();
     for (url, expected) in [
