@@ -477,8 +477,10 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nrewrite = { path = \"/b\", pattern = \"/a\", normalize = true }",
-            &["6:54: rewrite.normalize is for the rest of a path behind a prefix; expected path without pattern, in a \
-                 route for a prefix"],
+            &[
+                "6:54: rewrite.normalize is for the rest of a path behind a prefix; expected path without pattern, in a \
+                 route for a prefix",
+            ],
         ),
         (
             "upstream = \"app\"\nlocation = \"all\"",

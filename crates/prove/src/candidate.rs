@@ -165,7 +165,9 @@ impl CandidateWriter<'_> {
             // Stand-ins of servers have no TLS.
             upstream.remove("tls");
             let scripts = upstream.get_mut("fastcgi").and_then(Item::as_table_like_mut);
-            if let Some(root) = scripts.and_then(|scripts| scripts.get_mut("root")).and_then(Item::as_value_mut) {
+            if let Some(root) =
+                scripts.and_then(|scripts| scripts.get_mut("root")).and_then(Item::as_value_mut)
+            {
                 self.value("root", root);
             }
             let Some(servers) = upstream.get_mut("servers") else { continue };
@@ -297,7 +299,13 @@ mod tests {
     #[test]
     fn addresses_servers_networks_and_files_have_their_stand_ins() {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false });
+        old.door(OldDoor {
+            host: "*".to_owned(),
+            port: 80,
+            is_tls: false,
+            has_proxy_header: false,
+            has_http2: false,
+        });
         old.server("10.0.0.1:8080", 80, None);
         old.application("unix:/run/a.sock", 80);
         old.network("10.0.0.0/8");

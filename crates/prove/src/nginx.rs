@@ -104,7 +104,8 @@ impl NginxFacts<'_> {
 
     fn site(&mut self, server: &Statement) -> Site {
         let mut site = Site { doors: Vec::new(), hosts: Vec::new(), rules: Vec::new() };
-        let is_on = |name: &str| server.inner().iter().any(|inner| inner.name == name && inner.word(0) == "on");
+        let is_on =
+            |name: &str| server.inner().iter().any(|inner| inner.name == name && inner.word(0) == "on");
         let (is_tls, has_http2) = (is_on("ssl"), is_on("http2"));
         for listen in server.inner().iter().filter(|inner| inner.name == "listen") {
             match door(listen, is_tls) {
@@ -119,7 +120,13 @@ impl NginxFacts<'_> {
             }
         }
         if !server.inner().iter().any(|inner| inner.name == "listen") {
-            let usual = OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false };
+            let usual = OldDoor {
+                host: "*".to_owned(),
+                port: 80,
+                is_tls: false,
+                has_proxy_header: false,
+                has_http2: false,
+            };
             site.doors.push(self.old.door(usual));
         }
         for names in server.inner().iter().filter(|inner| inner.name == "server_name") {

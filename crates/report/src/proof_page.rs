@@ -111,8 +111,7 @@ mod tests {
             deciding: vec![("n:1".to_owned(), script.to_owned())],
             others: vec![script.to_owned()],
         };
-        let causes =
-            ProofCauses { heading: "Open".to_owned(), lede: String::new(), causes: vec![cause] };
+        let causes = ProofCauses { heading: "Open".to_owned(), lede: String::new(), causes: vec![cause] };
         let table = |caption: &str| TextTable {
             caption: caption.to_owned(),
             headings: ["block", "why"].map(str::to_owned).into(),

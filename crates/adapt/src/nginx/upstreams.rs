@@ -43,7 +43,11 @@ pub(super) enum AskedPath {
 
 impl AskedServers {
     /// The path of a location, and that of the servers in its place, if they differ.
-    pub(super) fn prefixes<'p>(&'p self, location: &'p Location<'_>, entry: &RouteEntry) -> Option<(&'p str, &'p str)> {
+    pub(super) fn prefixes<'p>(
+        &'p self,
+        location: &'p Location<'_>,
+        entry: &RouteEntry,
+    ) -> Option<(&'p str, &'p str)> {
         let (AskedPath::Joined(to), Some(path)) = (&self.path, location.matching.path()) else { return None };
         let is_replaced = entry.options.inner("rewrite", "path").is_some()
             && entry.options.inner("rewrite", "pattern").is_none()

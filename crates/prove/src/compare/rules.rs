@@ -138,7 +138,10 @@ pub(super) fn of_server_field(
         name if OF_CGI.contains(&name) && theirs.is_empty() => {
             "applications get the parameters of CGI from Vanward"
         }
-        name if request.is_upgrade() && (name == "upgrade" || name.starts_with("sec-websocket")) && ours.is_empty() => {
+        name if request.is_upgrade()
+            && (name == "upgrade" || name.starts_with("sec-websocket"))
+            && ours.is_empty() =>
+        {
             "applications get no upgrades"
         }
         "server_software" | "remote_port" => "parameters of the proxy and the connection",
@@ -150,7 +153,8 @@ pub(super) fn of_server_field(
 pub(super) fn of_target(peer: OldProxy, request: &ProofRequest) -> Option<&'static str> {
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
-    (peer == OldProxy::Nginx && has_dots).then_some("nginx resolves dot segments, and servers get them from Vanward")
+    (peer == OldProxy::Nginx && has_dots)
+        .then_some("nginx resolves dot segments, and servers get them from Vanward")
 }
 
 /// The values of a field in both responses.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::route::{
     CONDITIONAL_BRANCHES_MAX, ClaimRules, ContentSyntax, CookieRewrite, FixedResponse, FixedResponseError,
-    HostRewrite, MappedUrls, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split, SplitShare,
-    TemplateScope, TemplateStage, TemplateUse, response_status,
+    HostRewrite, MappedUrls, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split,
+    SplitShare, TemplateScope, TemplateStage, TemplateUse, response_status,
 };
 
 use cache::{ACCEL_EXPIRES, TargetedField};

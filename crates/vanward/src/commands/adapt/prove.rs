@@ -136,7 +136,8 @@ impl Bench {
         // Workers of the old program may run as another user.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
             .map_err(undecided("a temporary folder"))?;
-        let start = || ProofOrigins::start(&old.servers).map_err(undecided("no port is free for the servers"));
+        let start =
+            || ProofOrigins::start(&old.servers).map_err(undecided("no port is free for the servers"));
         let (their_origins, our_origins) = (start()?, start()?);
         let doors = ProofDoors::take(old.doors.len()).map_err(undecided("no port is free"))?;
         let spare = ProofDoors::take(SPARE_LISTENERS).map_err(undecided("no port is free"))?;
