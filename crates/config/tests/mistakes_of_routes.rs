@@ -483,10 +483,6 @@ fn mistakes() {
             ],
         ),
         (
-            "upstream = \"app\"\nlocation = \"all\"",
-            &["6:12: location: this is a string; expected true or false, or \"absolute\""],
-        ),
-        (
             "upstream = \"app\"\nrewrite = { path = \"/b/$1\", pattern = \"/a(\" }",
             &[
                 "6:42: pattern: in the expression: unclosed group; expected a regular expression over the whole \

@@ -19,7 +19,7 @@ pub struct Proof {
     /// Requests that only the new proxy lets through, and other differences.
     pub open: ProofCauses,
     pub others: ProofCauses,
-    /// What was not proved, with the reason.
+    /// Unproved statements, with the reason.
     pub unproved: Option<TextTable>,
     /// Blocks of the old configuration, with the number of requests that reached them.
     pub blocks: Option<TextTable>,
