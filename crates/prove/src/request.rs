@@ -27,10 +27,14 @@ pub enum OriginBehaviour {
     Cacheable,
     /// A page for one user only.
     Private,
+    /// 302 to a path.
+    Moved,
+    /// A page, once all concurrent requests have arrived or were refused.
+    Late,
 }
 
 impl OriginBehaviour {
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Page, "page"),
         (Self::Missing, "missing"),
         (Self::Unavailable, "unavailable"),
@@ -39,7 +43,14 @@ impl OriginBehaviour {
         (Self::Cookie, "cookie"),
         (Self::Cacheable, "cacheable"),
         (Self::Private, "private"),
+        (Self::Moved, "moved"),
+        (Self::Late, "late"),
     ];
+
+    /// Returns the answers to requests that are sent one at a time.
+    pub(crate) fn usual() -> &'static [(Self, &'static str)] {
+        &Self::ALL[..Self::ALL.len() - 1]
+    }
 
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(known, _)| *known == self).map_or("page", |(_, word)| word)
@@ -50,6 +61,29 @@ impl OriginBehaviour {
         Self::ALL.iter().find(|(_, known)| *known == word).map(|(known, _)| *known)
     }
 }
+
+/// The field by which servers vary stored responses: each request has its own, so that none depends on earlier ones.
+pub const SHARE: &str = "X-Vanward-Share";
+
+/// The place of a request among others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestRow {
+    /// Behind the response to the one before.
+    Alone,
+    /// As [`RequestRow::Alone`]: one of many of a client, of which a limit refuses some.
+    InARow,
+    /// Beside others: several concurrent ones of a client, of which a limit refuses some.
+    AtOnce,
+}
+
+/// The field and the key of a WebSocket request (RFC 6455 §4.1), and the value that accepts it.
+const UPGRADE: [(&str, &str); 4] = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+pub const WEBSOCKET_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofRequest {
@@ -69,8 +103,13 @@ pub struct ProofRequest {
     pub behaviour: OriginBehaviour,
     /// The statement that the request is for.
     pub aim: Option<StatementPlace>,
-    /// Whether it is one of many in a row, of which a limit refuses some.
-    pub is_burst: bool,
+    pub row: RequestRow,
+    /// Whether it is sent as HTTP/2.
+    pub is_http2: bool,
+    /// Whether it may get what is stored for the request before.
+    pub follows: bool,
+    /// The number of the request whose stored response it may get; none where nothing is stored.
+    pub share: Option<usize>,
 }
 
 impl ProofRequest {
@@ -79,11 +118,28 @@ impl ProofRequest {
         self.target.split('?').next().unwrap_or_default()
     }
 
+    /// Whether it asks for a WebSocket.
+    pub fn is_upgrade(&self) -> bool {
+        self.fields.iter().any(|(name, _)| name == "Upgrade")
+    }
+
+    /// The request for a WebSocket instead.
+    pub(crate) fn upgraded(mut self) -> Self {
+        self.method = "GET".to_owned();
+        self.body = None;
+        self.fields.retain(|(name, _)| !UPGRADE.iter().any(|(known, _)| name.eq_ignore_ascii_case(known)));
+        self.fields.extend(UPGRADE.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        self
+    }
+
     /// The request as HTTP/1.1. `door` is where it is sent.
     pub fn bytes(&self, door: &OldDoor) -> Vec<u8> {
         let authority = door.authority(&self.host);
         let mut head = format!("{} {} HTTP/1.1\r\nHost: {authority}\r\n", self.method, self.target);
         let _ = write!(head, "{MARK}: {} {}\r\n", self.number, self.behaviour.word());
+        if let Some(share) = self.share {
+            let _ = write!(head, "{SHARE}: {share}\r\n");
+        }
         for (name, value) in &self.fields {
             let _ = write!(head, "{name}: {value}\r\n");
         }
@@ -100,6 +156,14 @@ impl ProofRequest {
     pub fn curl(&self, door: &OldDoor) -> String {
         let scheme = if door.is_tls { "https" } else { "http" };
         let mut line = "curl -i --path-as-is".to_owned();
+        match self.is_http2 {
+            true => line += " --http2",
+            false if door.has_http2 => line += " --http1.1",
+            false => {}
+        }
+        if self.is_upgrade() {
+            line += " -N";
+        }
         match self.method.as_str() {
             "HEAD" => line += " -I",
             "GET" if self.body.is_none() => {}
@@ -126,6 +190,9 @@ impl ProofRequest {
         }
         if self.behaviour != OriginBehaviour::Page {
             let _ = write!(line, "  # the server answers: {}", self.behaviour.word());
+        }
+        if self.follows && self.share.is_some() {
+            line += "  # behind the same request without what is special here";
         }
         line
     }
@@ -157,12 +224,15 @@ pub(crate) mod tests {
             body: None,
             behaviour: OriginBehaviour::Page,
             aim: None,
-            is_burst: false,
+            row: RequestRow::Alone,
+            is_http2: false,
+            follows: false,
+            share: None,
         }
     }
 
     fn door(port: u16, is_tls: bool) -> OldDoor {
-        OldDoor { host: "*".to_owned(), port, is_tls, has_proxy_header: false }
+        OldDoor { host: "*".to_owned(), port, is_tls, has_proxy_header: false, has_http2: false }
     }
 
     #[test]

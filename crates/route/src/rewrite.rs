@@ -18,10 +18,42 @@ pub struct PathRewrite(RewriteKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RewriteKind {
-    Prefix { from: Box<[u8]>, to: RouteTemplate },
-    TextPrefix { from: Box<[u8]>, to: RouteTemplate },
+    Prefix(PrefixRewrite),
     Pattern { pattern: BytePattern, to: RouteTemplate },
     Whole(RouteTemplate),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PrefixRewrite {
+    from: Box<[u8]>,
+    /// Whether `from` is a text, as opposed to whole segments.
+    is_text: bool,
+    to: RouteTemplate,
+    normalizes: bool,
+}
+
+impl PrefixRewrite {
+    /// The end of the prefix within a path. `None` if the path does not have the prefix.
+    fn end(&self, path: &[u8]) -> Option<usize> {
+        if self.is_text { end_of_text(path, &self.from) } else { end_of_prefix(path, &self.from) }
+    }
+
+    /// The prefix without a trailing slash.
+    fn segments(&self) -> &[u8] {
+        self.from.strip_suffix(b"/").unwrap_or(&self.from)
+    }
+
+    /// Inserts the rest of the original path behind the written path, before its query.
+    fn insert(&self, rest: &[u8], start: usize, out: &mut Vec<u8>) {
+        let normal = self.normalizes.then(|| normal(rest));
+        let rest = normal.as_deref().unwrap_or(rest);
+        if !self.is_text {
+            return insert_rest(rest, start, out);
+        }
+        let rest = if self.from.ends_with(b"/") { without_slashes(rest) } else { rest };
+        let end = start + path_of(&out[start..]).len();
+        out.splice(end..end, rest.iter().copied());
+    }
 }
 
 /// A rewritten path has segments that some servers read as `.` or `..`, and may lead elsewhere. The request is rejected
@@ -40,7 +72,18 @@ impl PathRewrite {
     /// The problem with `to`, which may have variables.
     pub fn prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
         let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, values)?;
-        Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to }))
+        let from = canonical_prefix(from).into();
+        Ok(Self(RewriteKind::Prefix(PrefixRewrite { from, is_text: false, to, normalizes: false })))
+    }
+
+    /// Writes the rest of a path behind a prefix as it is read: escapes decoded where a path can have the character,
+    /// also `%2F`, and repeated slashes merged.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        if let RewriteKind::Prefix(prefix) = &mut self.0 {
+            prefix.normalizes = true;
+        }
+        self
     }
 
     /// Replaces the text at the start of a path with `to`, and keeps the rest as it is.
@@ -52,7 +95,8 @@ impl PathRewrite {
     /// The problem with `to`, which may have variables.
     pub fn text_prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
         let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, values)?;
-        Ok(Self(RewriteKind::TextPrefix { from: canonical_text(from).into(), to }))
+        let from = canonical_text(from).into();
+        Ok(Self(RewriteKind::Prefix(PrefixRewrite { from, is_text: true, to, normalizes: false })))
     }
 
     /// Replaces a path that matches the pattern with `to`, which may refer to the pattern's groups. Other paths are not
@@ -92,8 +136,7 @@ impl PathRewrite {
     }
 
     fn template(&self) -> &RouteTemplate {
-        let (RewriteKind::Prefix { to, .. }
-        | RewriteKind::TextPrefix { to, .. }
+        let (RewriteKind::Prefix(PrefixRewrite { to, .. })
         | RewriteKind::Pattern { to, .. }
         | RewriteKind::Whole(to)) = &self.0;
         to
@@ -108,7 +151,7 @@ impl PathRewrite {
     pub fn of_pattern(&self) -> Option<&BytePattern> {
         match &self.0 {
             RewriteKind::Pattern { pattern, .. } => Some(pattern),
-            RewriteKind::Prefix { .. } | RewriteKind::TextPrefix { .. } | RewriteKind::Whole(_) => None,
+            RewriteKind::Prefix(_) | RewriteKind::Whole(_) => None,
         }
     }
 
@@ -129,22 +172,12 @@ impl PathRewrite {
         let start = out.len();
         let mut exchanged = None;
         let template = match &self.0 {
-            RewriteKind::Prefix { from, to } => {
-                let Some(end) = end_of_prefix(path, from) else { return Ok(false) };
-                to.fill(values, out);
-                exchanged = Some((&**from, path_of(&out[start..]).len()));
-                insert_rest(path.get(end..).unwrap_or_default(), start, out);
-                to
-            }
-            RewriteKind::TextPrefix { from, to } => {
-                let Some(end) = end_of_text(path, from) else { return Ok(false) };
-                to.fill(values, out);
-                exchanged = Some((from.strip_suffix(b"/").unwrap_or(from), path_of(&out[start..]).len()));
-                let rest = &path[end..];
-                let rest = if from.ends_with(b"/") { without_slashes(rest) } else { rest };
-                let end = start + path_of(&out[start..]).len();
-                out.splice(end..end, rest.iter().copied());
-                to
+            RewriteKind::Prefix(prefix) => {
+                let Some(end) = prefix.end(path) else { return Ok(false) };
+                prefix.to.fill(values, out);
+                exchanged = Some((prefix.segments(), path_of(&out[start..]).len()));
+                prefix.insert(path.get(end..).unwrap_or_default(), start, out);
+                &prefix.to
             }
             RewriteKind::Pattern { pattern, to } => {
                 let Some(captures) = pattern.captures_of_path(path) else { return Ok(false) };
@@ -176,22 +209,18 @@ impl PathRewrite {
 
     /// Whether the rewrite replaces a prefix, and keeps the rest of the path.
     pub fn is_of_prefix(&self) -> bool {
-        matches!(self.0, RewriteKind::Prefix { .. } | RewriteKind::TextPrefix { .. })
+        matches!(self.0, RewriteKind::Prefix(_))
     }
 
     /// The client's prefix and the server's, if the rewrite only replaces a prefix with a constant text. Both have no
     /// trailing slash.
     pub fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         match &self.0 {
-            RewriteKind::Prefix { from, to } => {
-                let to = to.constant().filter(|to| !to.contains(&b'?'))?;
-                Some((from, to.strip_suffix(b"/").unwrap_or(to)))
-            }
-            // Others have no inverse by whole segments: `/api` to `/` makes `//x` of `/api/x`.
-            RewriteKind::TextPrefix { from, to } => {
-                let to = to.constant().filter(|to| !to.contains(&b'?'))?;
-                let segments = [&**from, to].map(|text| text.strip_suffix(b"/").unwrap_or(text));
-                (from.ends_with(b"/") == to.ends_with(b"/")).then_some((segments[0], segments[1]))
+            RewriteKind::Prefix(prefix) => {
+                let to = prefix.to.constant().filter(|to| !to.contains(&b'?'))?;
+                // `/api*` to `/` makes `//x` of `/api/x`, which no prefixes of whole segments do.
+                let is_whole = !prefix.is_text || prefix.from.ends_with(b"/") == to.ends_with(b"/");
+                is_whole.then_some((prefix.segments(), to.strip_suffix(b"/").unwrap_or(to)))
             }
             RewriteKind::Pattern { .. } | RewriteKind::Whole(_) => None,
         }
@@ -220,7 +249,15 @@ fn stays_below(path: &[u8], prefix: &[u8]) -> bool {
         && !readings::any(path, true, |text| end_of_prefix(text, prefix).is_none())
 }
 
-/// Inserts the rest of the original path behind the written path, before its query.
+/// A part of a path as a lenient server reads it, with the escapes that are necessary.
+#[cold]
+fn normal(part: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    LenientPath::from_path(part).for_each(|byte| crate::fill::write_path_byte(byte, &mut text));
+    text
+}
+
+/// Inserts a rest that begins with a slash behind the written path, with one slash between them.
 fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
     // The separator, in any spelling, becomes one slash.
     let below = without_slashes(rest);
@@ -374,6 +411,23 @@ mod tests {
             let rewrite = PathRewrite::text_prefix(from, to, NamedValues::NONE).unwrap();
             assert_eq!(rewritten(&rewrite, path, None), Err(AmbiguousPath), "{from} {to} {path}");
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_path_is_normalized_on_request() {
+        for (path, result) in [
+            ("/api//x///y/", Some("/v1/x/y/")),
+            ("/api/%61%2Fb%2f/c", Some("/v1/a/b/c")),
+            ("/api/%3B%3f%23%25%c3%a4%20%00", Some("/v1/;%3F%23%25%C3%A4%20%00")),
+            ("/api", Some("/v1")),
+            ("/apix", None),
+            ("/api/x/%2e%2e/y", Some("/v1/x/../y")),
+        ] {
+            let rewrite = PathRewrite::prefix("/api", "/v1", NamedValues::NONE).unwrap().normalized();
+            assert_eq!(rewritten(&rewrite, path, None), Ok(result.map(str::to_owned)), "{path}");
+        }
+        let rewrite = PathRewrite::prefix("/api", "/v1", NamedValues::NONE).unwrap().normalized();
+        assert_eq!(rewritten(&rewrite, "/api/%2e%2E%2Fx", None), Err(AmbiguousPath));
     }
 
     /// A path that stays below the prefix in every reading is safe.

@@ -18,6 +18,34 @@ const OWN_SERVER_FIELDS: [&str; 6] = [
     "x-request-id",
 ];
 
+/// Parameters that Vanward always sends to applications, in lower case.
+const OF_CGI: [&str; 22] = [
+    "script_filename",
+    "script_name",
+    "path_info",
+    "path_translated",
+    "document_root",
+    "document_uri",
+    "request_uri",
+    "query_string",
+    "request_method",
+    "content_type",
+    "content_length",
+    "remote_addr",
+    "remote_port",
+    "remote_user",
+    "auth_type",
+    "server_name",
+    "server_addr",
+    "server_port",
+    "server_protocol",
+    "request_scheme",
+    "gateway_interface",
+    "redirect_status",
+];
+/// The beginning of the page of an application for a script that does not exist.
+pub const MISSING_SCRIPT: &str = "File not found";
+
 /// The rule by which a request may get another status, or reach another server.
 pub(super) fn of_place(
     peer: OldProxy,
@@ -42,6 +70,13 @@ pub(super) fn of_place(
             "paths above the root and zero bytes reach servers, where no route goes by them"
         }
         () if is_open => return None,
+        () if (their, our) == (404, 404)
+            && ours.seen.is_empty()
+            && theirs.answer.body.starts_with(MISSING_SCRIPT.as_bytes()) =>
+        {
+            "only scripts that exist run"
+        }
+        () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
         () if is_own && path.starts_with("/.") && is_read_only(our) => {
             "names that begin with a dot are never sent as files"
         }
@@ -53,7 +88,7 @@ pub(super) fn of_place(
         }
         () if peer == OldProxy::Caddy && path != request.path() => "the case of paths counts",
         () if peer == OldProxy::Caddy
-            && (their, our) == (200, 404)
+            && matches!((their, our), (0 | 200, 404))
             && is_own
             && theirs.answer.body.is_empty() =>
         {
@@ -77,8 +112,11 @@ fn is_met(request: &ProofRequest, ours: &OutcomeSide) -> bool {
     named.is_some_and(|(_, named)| ours.answer.field("etag") == Some(named))
 }
 
-/// The rule by which a field to a server may differ.
+pub(super) const WHOLE: &str = "caches fetch whole responses: GET, without conditions and ranges";
+
+/// The rule by which a field to a server may differ. `has_cache`: the old proxy stores responses.
 pub(super) fn of_server_field(
+    has_cache: bool,
     request: &ProofRequest,
     name: &str,
     theirs: &[String],
@@ -96,8 +134,27 @@ pub(super) fn of_server_field(
             "the case of Host"
         }
         "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
+        "range" | "if-none-match" | "if-modified-since" if has_cache && theirs.is_empty() => WHOLE,
+        name if OF_CGI.contains(&name) && theirs.is_empty() => {
+            "applications get the parameters of CGI from Vanward"
+        }
+        name if request.is_upgrade()
+            && (name == "upgrade" || name.starts_with("sec-websocket"))
+            && ours.is_empty() =>
+        {
+            "applications get no upgrades"
+        }
+        "server_software" | "remote_port" => "parameters of the proxy and the connection",
         _ => return None,
     })
+}
+
+/// The rule by which a server may get another target.
+pub(super) fn of_target(peer: OldProxy, request: &ProofRequest) -> Option<&'static str> {
+    let path = request.path().to_ascii_lowercase();
+    let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
+    (peer == OldProxy::Nginx && has_dots)
+        .then_some("nginx resolves dot segments, and servers get them from Vanward")
 }
 
 /// The values of a field in both responses.
@@ -127,6 +184,8 @@ pub(super) fn of_field(
         }
         "retry-after" if values.theirs.is_empty() => "Retry-After of limits",
         "www-authenticate" if is_same_type => "the challenge says that names and passwords are UTF-8",
+        // RFC 9110 §15.4.5: it describes a response that the client has.
+        "content-type" if theirs.answer.status == 304 && values.ours.is_empty() => "Content-Type in 304",
         "content-type" if is_file && is_same_type => "charset of files",
         "cache-status" if values.theirs.is_empty() => "Cache-Status from Vanward",
         "vary" if values.theirs.is_empty() && is_accept_encoding(values.ours) => {
