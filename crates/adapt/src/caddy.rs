@@ -34,7 +34,13 @@ pub(crate) use syntax::read;
 /// blocks 32 deep, imports 16 deep, 1000 files, 100000 directives.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (tree, source) = syntax::read(text, file, include)?;
-    let mut adapter = CaddyAdapter { sheet: Sheet::new(&source), ports: (80, 443), has_automatic_tls: true };
+    let mut adapter = CaddyAdapter {
+        sheet: Sheet::new(&source),
+        ports: (80, 443),
+        has_automatic_tls: true,
+        has_redirects: true,
+        secured: Vec::new(),
+    };
     adapter.all(&tree);
     Ok(adapter.sheet.finish("caddy", &by_name))
 }
@@ -44,6 +50,8 @@ struct CaddyAdapter<'s> {
     /// The ports of HTTP and HTTPS.
     ports: (u16, u16),
     has_automatic_tls: bool,
+    has_redirects: bool,
+    secured: Vec<sites::SecuredSite>,
 }
 
 fn from(directive: &Directive) -> Vec<StatementOrigin> {

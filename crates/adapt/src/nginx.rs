@@ -34,6 +34,8 @@ mod keys;
 mod locations;
 /// The access log.
 mod logs;
+/// URLs and cookies of servers in responses.
+mod mapped_back;
 /// The blocks `map` and `geo`.
 mod maps;
 /// Inheritance of directives: inner blocks hide outer ones.

@@ -186,7 +186,8 @@ respond = { status = 204 }
 [[route]]
 path = "/site"
 files = { root = "DIR", index = ["index.html", "index.htm"], fallback = "/app/index.html", precompressed = true, cache_control = " max-age=60 ", listing = true, symlinks = true }
-rewrite = { path = "/" }
+rewrite = { path = "/", normalize = true }
+location = "absolute"
 
 [[route]]
 path = "/downloads"
@@ -479,7 +480,7 @@ fn check_api(route: &Route) {
         policies.request_headers.has_groups()
             && policies.response_headers.remove(b"server", ActiveEdits::FIRST)
     );
-    assert!(policies.location && policies.cookies.as_ref().unwrap().secure == Some(true));
+    assert!(policies.location.is_some() && policies.cookies.as_ref().unwrap().secure == Some(true));
     let fallbacks = policies.on_status.as_ref().unwrap();
     let page = fallbacks.page(503).unwrap();
     assert_eq!((page.upstream, page.keep_status, page.only_failures), (0, true, true));
@@ -517,7 +518,7 @@ fn check_routes(routes: &[Shared<Route>]) {
     let [_, _, old, exact, moved, _, health, page, none, site, downloads, gone] = routes else {
         panic!("{routes:?}")
     };
-    assert!(!old.policies.location && exact.policies.location);
+    assert!(old.policies.location.is_none() && exact.policies.location.is_some());
     let prefixes = old.policies.rewrite.path.as_ref().unwrap().prefixes();
     assert_eq!(prefixes, Some((&b"/old"[..], &b"/new"[..])));
     let cookies = old.policies.cookies.as_ref().unwrap();

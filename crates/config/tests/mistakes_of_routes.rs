@@ -476,6 +476,15 @@ fn mistakes() {
             &["6:23: rewrite has pattern without path; expected path, the replacement for matching paths"],
         ),
         (
+            "upstream = \"app\"\nrewrite = { path = \"/b\", pattern = \"/a\", normalize = true }",
+            &["6:54: rewrite.normalize is for the rest of a path behind a prefix; expected path without pattern, in a \
+                 route for a prefix"],
+        ),
+        (
+            "upstream = \"app\"\nlocation = \"all\"",
+            &["6:12: location: this is a string; expected true or false, or \"absolute\""],
+        ),
+        (
             "upstream = \"app\"\nrewrite = { path = \"/b/$1\", pattern = \"/a(\" }",
             &[
                 "6:42: pattern: in the expression: unclosed group; expected a regular expression over the whole \

@@ -64,6 +64,11 @@ impl ResponseWire {
         self.bytes.len() > ANSWER_MAX || self.read(false).is_some()
     }
 
+    /// Whether the response has switched protocols.
+    pub fn has_switched(&self) -> bool {
+        self.bytes.starts_with(b"HTTP/1.1 101 ") && position(&self.bytes, b"\r\n\r\n").is_some()
+    }
+
     /// The response. `trouble` is why no more bytes come, where they are missing.
     pub fn answer(self, trouble: &str) -> ProofAnswer {
         let whole = self.read(true);
@@ -86,8 +91,8 @@ impl ResponseWire {
             |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let is_chunked = value("transfer-encoding").is_some_and(|value| value.ends_with("chunked"));
         let length = value("content-length").and_then(|length| length.parse::<usize>().ok());
-        // RFC 9112 §6.3: these have no body.
-        let has_none = self.has_no_body || matches!(status, 101 | 204 | 304);
+        // RFC 9112 §6.3: these have no body. Behind a 101, the other protocol ends with the connection.
+        let has_none = self.has_no_body || matches!(status, 204 | 304);
         let cut = |body: Vec<u8>| ProofAnswer {
             status,
             fields: fields.clone(),
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn responses_are_complete_as_their_framing_says() {
-        let cases: [(&str, &str, bool, u16, &str, &str); 8] = [
+        let cases: [(&str, &str, bool, u16, &str, &str); 9] = [
             ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", true, 200, "ab", ""),
             ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", false, 200, "ab", "cut off"),
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true, 200, "", ""),
@@ -166,6 +171,7 @@ mod tests {
             ),
             ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na", false, 200, "", "cut off"),
             ("GET", "HTT", false, 0, "", "closed"),
+            ("GET", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\n\r\nab", false, 101, "ab", ""),
         ];
         for (method, bytes, is_whole, status, body, trouble) in cases {
             let mut wire = ResponseWire::new(method);

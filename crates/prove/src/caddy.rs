@@ -127,9 +127,15 @@ impl Ports {
         let bound = site.inner().iter().find(|inner| inner.name == "bind").map_or("*", |bind| bind.word(0));
         let bound =
             if matches!(bound, "0.0.0.0" | "[::]" | "::") || bound.contains('{') { "*" } else { bound };
-        let door = |port, is_tls| OldDoor { host: bound.to_owned(), port, is_tls, has_proxy_header: false };
+        let door = |port, is_tls| OldDoor {
+            host: bound.to_owned(),
+            port,
+            is_tls,
+            has_proxy_header: false,
+            has_http2: is_tls,
+        };
         let mut doors = vec![door(port.unwrap_or(usual), is_tls)];
-        if is_tls && self.has_redirects && !host.is_empty() && port.is_none_or(|port| port == self.https) {
+        if is_tls && self.has_redirects {
             doors.push(door(self.http, false));
         }
         let host = match host.strip_prefix('*') {

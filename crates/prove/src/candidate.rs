@@ -145,18 +145,15 @@ impl CandidateWriter<'_> {
                 tls.insert(name, toml_edit::value(new));
             }
         }
-        let mut is_list = false;
-        if let Some(list) = tls.get_mut("certificates").and_then(Item::as_array_mut) {
+        // A list, or `"auto"` with options of automatic certificates.
+        if tls.contains_key("certificates") || tls.contains_key("self_signed") {
+            for of_automatic in ["names", "one_certificate", "self_signed"] {
+                tls.remove(of_automatic);
+            }
             let mut one = toml_edit::InlineTable::new();
             one.insert("cert", cert.into());
             one.insert("key", key.into());
-            *list = toml_edit::Array::new();
-            list.push(one);
-            is_list = true;
-        }
-        if tls.remove("acme").is_some() && !is_list {
-            tls.insert("cert", toml_edit::value(cert));
-            tls.insert("key", toml_edit::value(key));
+            tls.insert("certificates", toml_edit::value(toml_edit::Array::from_iter([one])));
         }
         self.replaced("certificates of listeners", cert);
     }
@@ -167,6 +164,10 @@ impl CandidateWriter<'_> {
             let Some(upstream) = upstream.as_table_like_mut() else { continue };
             // Stand-ins of servers have no TLS.
             upstream.remove("tls");
+            let scripts = upstream.get_mut("fastcgi").and_then(Item::as_table_like_mut);
+            if let Some(root) = scripts.and_then(|scripts| scripts.get_mut("root")).and_then(Item::as_value_mut) {
+                self.value("root", root);
+            }
             let Some(servers) = upstream.get_mut("servers") else { continue };
             if let Some(list) = servers.as_array_mut() {
                 for server in list.iter_mut() {
@@ -187,13 +188,18 @@ impl CandidateWriter<'_> {
 
     fn server(&mut self, url: &mut Value) {
         let Some(written) = url.as_str().map(str::to_owned) else { return };
-        let (scheme, rest) = written.split_once("://").unwrap_or(("http", written.as_str()));
-        let authority = rest.split('/').next().unwrap_or_default();
-        let usual = if scheme == "https" { 443 } else { 80 };
-        let address = address_of(authority, usual);
+        let address = match written.split_once("+unix:") {
+            Some((_, path)) => address_of(&format!("unix:{path}"), 0),
+            None => {
+                let (scheme, rest) = written.split_once("://").unwrap_or(("http", written.as_str()));
+                let authority = rest.split('/').next().unwrap_or_default();
+                address_of(authority, if scheme == "https" { 443 } else { 80 })
+            }
+        };
         let place = self.old.servers.iter().position(|server| server.address == address);
         let Some(new) = place.and_then(|place| self.stand_ins.servers.get(place)) else { return };
-        let made = format!("http://{new}");
+        let scheme = if written.starts_with("fcgi") { "fcgi" } else { "http" };
+        let made = format!("{scheme}://{new}");
         self.replaced(written, made.clone());
         set(url, &made);
     }
@@ -291,32 +297,36 @@ mod tests {
     #[test]
     fn addresses_servers_networks_and_files_have_their_stand_ins() {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false });
+        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false });
         old.server("10.0.0.1:8080", 80, None);
+        old.application("unix:/run/a.sock", 80);
         old.network("10.0.0.0/8");
         old.file("/srv/www", OldFileKind::Folder);
         let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
         let stand_ins = StandIns {
             folder: "/tmp/p".to_owned(),
             doors: vec![address("127.0.0.3:4000")],
-            servers: vec![address("127.0.0.1:5000")],
+            servers: vec![address("127.0.0.1:5000"), address("127.0.0.1:5001")],
             existing: BTreeSet::new(),
             certificate: "/tmp/p/cert.pem".to_owned(),
             key: "/tmp/p/key.pem".to_owned(),
             rejected: BTreeSet::new(),
         };
         let text = "admin = \"/run/a.sock\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n[[listen]]\naddress = \"[::]:80\"  # a\n\
-                    [[listen]]\naddress = \"0.0.0.0:8443\"\ntls = { acme = [\"a\"] }\n[[route]]\nlistener = \"[::]:80\"\n\
+                    [[listen]]\naddress = \"0.0.0.0:8443\"\ntls = { certificates = \"auto\", names = [\"a\"] }\n[[route]]\nlistener = \"[::]:80\"\n\
                     path = \"/srv/www\"\nfiles = { root = \"/srv/www/a\" }\nwhen = 'client in [\"10.0.0.0/8\"]'\n\
-                    [upstream.a]\nservers = [{ url = \"https://10.0.0.1:8080\" }, \"http://b:1\"]\n";
+                    [upstream.a]\nservers = [{ url = \"https://10.0.0.1:8080\" }, \"http://b:1\"]\n\
+                    [upstream.b]\nservers = [\"fcgi+unix:/run/a.sock\"]\nfastcgi = { root = \"/srv/www\" }\n";
         let made = candidate(&old, &stand_ins, text, &[address("127.0.0.3:4001")]).expect("TOML");
         assert_eq!(
             made.text,
             "trusted_proxies = [\"127.100.0.0/16\"]\nworkers = 1\n[[listen]]\naddress = \"127.0.0.3:4000\"\n\
-             [[listen]]\naddress = \"127.0.0.3:4001\"\ntls = { cert = \"/tmp/p/cert.pem\", key = \"/tmp/p/key.pem\" }\n\
+             [[listen]]\naddress = \"127.0.0.3:4001\"\n\
+             tls = { certificates = [{ cert = \"/tmp/p/cert.pem\", key = \"/tmp/p/key.pem\" }] }\n\
              [[route]]\nlistener = \"127.0.0.3:4000\"\npath = \"/srv/www\"\nfiles = { root = \"/tmp/p/files/srv/www/a\" }\n\
              when = 'client in [\"127.100.0.0/16\"]'\n[upstream.a]\n\
-             servers = [{ url = \"http://127.0.0.1:5000\" }, \"http://b:1\"]\n"
+             servers = [{ url = \"http://127.0.0.1:5000\" }, \"http://b:1\"]\n\
+             [upstream.b]\nservers = [\"fcgi://127.0.0.1:5001\"]\nfastcgi = { root = \"/tmp/p/files/srv/www\" }\n"
         );
         assert!(candidate(&old, &stand_ins, "include = \"a\"", &[]).is_err());
         let closed = candidate(&old, &stand_ins, "workers = 2", &[]).expect("TOML").closed;

@@ -3,6 +3,8 @@
 /// Differences that are documented, or have no meaning.
 mod rules;
 
+pub use rules::MISSING_SCRIPT;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{ProofAnswer, ProofOutcome, SeenRequest};
@@ -109,7 +111,7 @@ pub struct ProofDifference {
 }
 
 /// Fields of responses that may differ.
-const FREE_FIELDS: [&str; 12] = [
+pub(crate) const FREE_FIELDS: [&str; 12] = [
     "date",
     "server",
     "via",
@@ -124,7 +126,7 @@ const FREE_FIELDS: [&str; 12] = [
     "x-vanward-reached",
 ];
 /// Fields to servers that may differ.
-const FREE_SERVER_FIELDS: [&str; 8] =
+pub(crate) const FREE_SERVER_FIELDS: [&str; 8] =
     ["connection", "keep-alive", "via", "te", "content-length", "transfer-encoding", "x-varnish", "expect"];
 /// Statuses of refusals.
 const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use crate::old::{OldCondition, OldConfiguration, OldRule, Site, StatementPlace};
 use crate::pattern::{Random, TextPattern};
-use crate::request::{OriginBehaviour, ProofRequest};
+use crate::request::{OriginBehaviour, ProofRequest, RequestRow};
 use crate::stand_in;
 
 /// Longer bodies are not sent.
@@ -64,7 +64,7 @@ pub fn generate(old: &OldConfiguration, seed: u64, count: usize) -> Vec<ProofReq
     requests.extend(bursts);
     for (number, request) in requests.iter_mut().enumerate() {
         request.number = number;
-        if !request.is_burst {
+        if request.row == RequestRow::Alone {
             // Each has its own client, so that limits of clients meet only those that are for them.
             let inside =
                 request.network.as_ref().and_then(|network| stand_in::client_in(old, network, number));
@@ -126,13 +126,24 @@ impl RequestGenerator<'_> {
                 self.set_method(&mut request, method);
                 self.add(request);
             }
-            for (behaviour, _) in OriginBehaviour::ALL {
+            for (behaviour, _) in OriginBehaviour::usual() {
                 let mut request = self.blank(site, &host, "/page");
-                request.behaviour = behaviour;
+                request.behaviour = *behaviour;
                 // Twice, for a cache.
                 self.requests.push(request.clone());
                 self.requests.push(request);
             }
+            for path in PATHS {
+                let request = self.blank(site, &host, path);
+                self.add_http2(request);
+            }
+        }
+    }
+
+    /// Adds a request as HTTP/2, if its door takes that.
+    fn add_http2(&mut self, request: ProofRequest) {
+        if self.old.doors.get(request.door).is_some_and(|door| door.has_http2) {
+            self.add(ProofRequest { is_http2: true, ..request });
         }
     }
 
@@ -168,8 +179,20 @@ impl RequestGenerator<'_> {
                 self.add(ProofRequest { target, ..request.clone() });
             }
         }
-        for behaviour in [OriginBehaviour::Missing, OriginBehaviour::Unavailable, OriginBehaviour::Redirect] {
+        for behaviour in [
+            OriginBehaviour::Missing,
+            OriginBehaviour::Unavailable,
+            OriginBehaviour::Redirect,
+            OriginBehaviour::Moved,
+            OriginBehaviour::Cookie,
+        ] {
             self.add(ProofRequest { behaviour, ..request.clone() });
+        }
+        self.add(request.clone().upgraded());
+        for method in ["GET", "POST"] {
+            let mut request = request.clone();
+            self.set_method(&mut request, method);
+            self.add_http2(request);
         }
     }
 
@@ -185,7 +208,7 @@ impl RequestGenerator<'_> {
             OldCondition::Clients(_) | OldCondition::Credentials | OldCondition::Body(_) => {
                 vec![String::new()]
             }
-            OldCondition::Burst(_) | OldCondition::ServerError => Vec::new(),
+            OldCondition::Burst(_) | OldCondition::AtOnce(_) | OldCondition::ServerError => Vec::new(),
         };
         for text in texts {
             let request = self.meeting(site, rule, Some((place, &text)));
@@ -218,7 +241,7 @@ impl RequestGenerator<'_> {
             self.set_method(&mut request, method);
         }
         if self.random.below(4) == 0
-            && let Some((behaviour, _)) = self.random.one(&OriginBehaviour::ALL)
+            && let Some((behaviour, _)) = self.random.one(OriginBehaviour::usual())
         {
             request.behaviour = *behaviour;
         }
@@ -229,23 +252,28 @@ impl RequestGenerator<'_> {
         self.add(request);
     }
 
-    /// Many requests of one client in a row, for each limit.
+    /// Many requests of one client in a row, or at once, for each limit.
     fn bursts(&mut self, most: usize) -> Vec<ProofRequest> {
         let old = self.old;
         let mut all = Vec::new();
-        let mut client = 0;
+        let mut client = 0_u16;
         for site in &old.sites {
             for rule in &site.rules {
                 let burst = rule.conditions.iter().find_map(|condition| match condition {
-                    OldCondition::Burst(count) => Some(*count),
+                    OldCondition::Burst(count) => Some((RequestRow::InARow, *count)),
+                    OldCondition::AtOnce(count) => Some((RequestRow::AtOnce, *count)),
                     _ => None,
                 });
-                let Some(count) = burst.filter(|count| all.len() + count <= most) else { continue };
+                let Some((row, count)) = burst.filter(|(_, count)| all.len() + count <= most) else { continue };
                 client += 1;
+                let [high, low] = client.to_be_bytes();
                 let mut request = self.meeting(site, rule, None);
-                request.client = Ipv4Addr::new(127, 65, 0, client);
+                request.client = Ipv4Addr::new(127, 65, high, low);
                 request.network = None;
-                request.is_burst = true;
+                request.row = row;
+                if row == RequestRow::AtOnce {
+                    request.behaviour = OriginBehaviour::Late;
+                }
                 all.extend(std::iter::repeat_n(request, count));
             }
         }
@@ -275,7 +303,8 @@ impl RequestGenerator<'_> {
             body: None,
             behaviour: OriginBehaviour::Page,
             aim: None,
-            is_burst: false,
+            row: RequestRow::Alone,
+            is_http2: false,
         }
     }
 
@@ -352,7 +381,7 @@ impl RequestGenerator<'_> {
                     request.body = Some(length as usize);
                 }
             }
-            OldCondition::Burst(_) => {}
+            OldCondition::Burst(_) | OldCondition::AtOnce(_) => {}
             OldCondition::ServerError => request.behaviour = OriginBehaviour::Unavailable,
         }
     }
@@ -404,7 +433,7 @@ mod tests {
 
     fn old(rules: &[(usize, &[OldCondition])]) -> OldConfiguration {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false });
+        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false });
         old.network("10.0.0.0/8");
         let rule = |(line, conditions): &(usize, &[OldCondition])| OldRule {
             place: StatementPlace { file: "n".to_owned(), line: *line, text: String::new() },
@@ -455,7 +484,7 @@ mod tests {
         assert_eq!(made.len(), 200);
         assert!(made.iter().enumerate().all(|(index, request)| request.number == index));
         let bursts: Vec<usize> =
-            made.iter().filter(|request| request.is_burst).map(|request| request.number).collect();
+            made.iter().filter(|request| request.row == RequestRow::InARow).map(|request| request.number).collect();
         assert_eq!(bursts, (192..200).collect::<Vec<_>>());
         let bodies: BTreeSet<_> = made.iter().filter_map(|request| request.body).collect();
         assert!(bodies.contains(&100) && bodies.contains(&101), "{bodies:?}");

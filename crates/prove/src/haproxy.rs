@@ -185,13 +185,15 @@ fn files(old: &mut OldConfiguration, line: &Statement) {
 fn doors(bind: &Statement) -> Vec<Option<OldDoor>> {
     let is_tls = bind.words.iter().any(|word| word == "ssl");
     let has_proxy_header = bind.words.iter().any(|word| word == "accept-proxy");
+    let protocols = bind.words.iter().skip_while(|word| *word != "alpn").nth(1);
+    let has_http2 = is_tls && protocols.is_some_and(|all| all.split(',').any(|protocol| protocol == "h2"));
     bind.word(0)
         .split(',')
         .map(|address| {
             let address = address.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
             let (host, port) = split_port(address);
             let host = if matches!(host, "" | "*" | "0.0.0.0" | "::" | "[::]") { "*" } else { host };
-            Some(OldDoor { host: host.to_owned(), port: port?, is_tls, has_proxy_header })
+            Some(OldDoor { host: host.to_owned(), port: port?, is_tls, has_proxy_header, has_http2 })
         })
         .collect()
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::old::StatementPlace;
 use crate::report::{DifferenceCause, ProofReport, Verdict};
+use crate::shown::{ShownLine, ShownOutcome};
 
 /// Returns the report as an object. `name` is the file of the old configuration, `beside` the old program.
 pub fn json(proof: &ProofReport, name: &str, beside: &str) -> Value {
@@ -43,7 +44,22 @@ fn of_cause(cause: &DifferenceCause) -> Value {
         "curl": cause.curl,
         "theirs": cause.theirs,
         "ours": cause.ours,
+        "their_answer": of_outcome(&cause.outcomes[0]),
+        "our_answer": of_outcome(&cause.outcomes[1]),
         "decided_by": cause.deciding.iter().map(of_place).collect::<Vec<_>>(),
+    })
+}
+
+fn of_outcome(outcome: &ShownOutcome) -> Value {
+    let text = |lines: &[ShownLine]| {
+        lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n")
+    };
+    let servers = outcome.servers.iter();
+    json!({
+        "response": text(&outcome.response),
+        "servers": servers
+            .map(|server| json!({ "address": server.address, "request": text(&server.request) }))
+            .collect::<Vec<_>>(),
     })
 }
 

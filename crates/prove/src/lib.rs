@@ -30,6 +30,8 @@ mod answer;
 mod compare;
 /// Groups differences by cause.
 mod report;
+/// Outcomes for readers.
+mod shown;
 /// The report as text.
 mod text;
 /// The report as JSON.
@@ -37,12 +39,13 @@ mod json;
 
 pub use answer::{ProofAnswer, ProofOutcome, ResponseWire, SeenRequest};
 pub use candidate::{ProofCandidate, candidate};
-pub use compare::{Aspect, ProofDifference};
+pub use compare::{Aspect, MISSING_SCRIPT, ProofDifference};
 pub use generate::generate;
 pub use json::json;
 pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, StatementPlace};
 pub use report::{DifferenceCause, ProofEvidence, ProofReport, Verdict, report};
-pub use request::{MARK, OriginBehaviour, ProofRequest};
+pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, WEBSOCKET_ACCEPT};
+pub use shown::{ShownLine, ShownOutcome, ShownServer};
 pub use stand_in::{BlockMark, Original, Replaced, StandIns, files};
 pub use text::text;
 

@@ -16,6 +16,10 @@ pub(crate) use rewrite::original;
 
 /// More requests in a row are not sent for a limit.
 const BURST_MAX: usize = 60;
+/// Limits of more concurrent requests are not tested.
+const AT_ONCE_MAX: usize = 100;
+/// Concurrent requests beyond a limit.
+const AT_ONCE_MORE: usize = 3;
 /// Requests beyond what a limit admits at once.
 const BURST_MORE: usize = 5;
 
@@ -63,11 +67,7 @@ impl NginxFacts<'_> {
             match statement.name.as_str() {
                 "upstream" => {
                     for server in statement.inner().iter().filter(|inner| inner.name == "server") {
-                        if server.word(0).starts_with("unix:") {
-                            self.old.untested(server, "servers at Unix sockets have no stand-in");
-                        } else {
-                            self.old.server(server.word(0), 80, Some(statement.word(0)));
-                        }
+                        self.old.server(server.word(0), 80, Some(statement.word(0)));
                     }
                 }
                 "map" | "geo" => self.table(statement),
@@ -104,10 +104,12 @@ impl NginxFacts<'_> {
 
     fn site(&mut self, server: &Statement) -> Site {
         let mut site = Site { doors: Vec::new(), hosts: Vec::new(), rules: Vec::new() };
-        let is_tls = server.inner().iter().any(|inner| inner.name == "ssl" && inner.word(0) == "on");
+        let is_on = |name: &str| server.inner().iter().any(|inner| inner.name == name && inner.word(0) == "on");
+        let (is_tls, has_http2) = (is_on("ssl"), is_on("http2"));
         for listen in server.inner().iter().filter(|inner| inner.name == "listen") {
             match door(listen, is_tls) {
-                Some(door) => {
+                Some(mut door) => {
+                    door.has_http2 = door.is_tls && (door.has_http2 || has_http2);
                     let index = self.old.door(door);
                     if !site.doors.contains(&index) {
                         site.doors.push(index);
@@ -117,7 +119,7 @@ impl NginxFacts<'_> {
             }
         }
         if !server.inner().iter().any(|inner| inner.name == "listen") {
-            let usual = OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false };
+            let usual = OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false };
             site.doors.push(self.old.door(usual));
         }
         for names in server.inner().iter().filter(|inner| inner.name == "server_name") {
@@ -166,6 +168,15 @@ impl NginxFacts<'_> {
             "set_real_ip_from" => self.old.network(statement.word(0)),
             "rewrite" => rules.push(rule(OldCondition::Path(expression(statement.word(0), false)))),
             "limit_req" => rules.push(rule(OldCondition::Burst(burst(statement)))),
+            "limit_conn" => match statement.word(1).parse::<usize>() {
+                Ok(most) if most <= AT_ONCE_MAX => {
+                    rules.push(rule(OldCondition::AtOnce(most + AT_ONCE_MORE)));
+                }
+                _ => {
+                    let why = format!("more than {AT_ONCE_MAX} concurrent requests are not sent");
+                    self.old.untested(statement, &why);
+                }
+            },
             "error_page" => {
                 rules.push(rule(OldCondition::ServerError));
                 self.page(statement.words.last().map_or("", String::as_str));
@@ -187,10 +198,10 @@ impl NginxFacts<'_> {
         match statement.name.as_str() {
             "proxy_pass" => self.passed(first),
             "set" => self.named_server(statement.word(1)),
+            "fastcgi_pass" if !first.contains('$') => self.old.application(first, 80),
             "fastcgi_pass" | "uwsgi_pass" | "scgi_pass" | "grpc_pass" | "memcached_pass" => {
-                self.old.untested(statement, "only servers of HTTP have stand-ins");
+                self.old.untested(statement, "only servers of HTTP and FastCGI have stand-ins");
             }
-            "limit_conn" => self.old.untested(statement, "requests are sent one at a time"),
             "ssl_verify_client" | "ssl_client_certificate" => {
                 self.old.untested(statement, "requests come without a certificate");
             }
@@ -228,11 +239,16 @@ impl NginxFacts<'_> {
     }
 }
 
-/// The authority of `http://AUTHORITY/PATH`.
+/// The authority of `http://AUTHORITY/PATH`, also of `http://unix:/SOCKET:/PATH`.
 fn authority(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
-    let authority = rest.split(['/', '?']).next()?;
-    (!authority.starts_with("unix:")).then_some(authority)
+    match rest.strip_prefix("unix:") {
+        Some(socket) => {
+            let length = socket.find(':').unwrap_or(socket.len());
+            rest.get(..length + "unix:".len())
+        }
+        None => rest.split(['/', '?']).next(),
+    }
 }
 
 fn location(statement: &Statement) -> OldCondition {
@@ -274,6 +290,7 @@ fn door(listen: &Statement, is_tls: bool) -> Option<OldDoor> {
     }
     let is_tls = is_tls || listen.words.iter().any(|word| word == "ssl");
     let has_proxy_header = listen.words.iter().any(|word| word == "proxy_protocol");
+    let has_http2 = is_tls && listen.words.iter().any(|word| word == "http2");
     let (host, port) = match written.parse() {
         Ok(port) => ("*", port),
         Err(_) => match split_port(written) {
@@ -286,7 +303,7 @@ fn door(listen: &Statement, is_tls: bool) -> Option<OldDoor> {
         "localhost" => "127.0.0.1",
         host => host,
     };
-    Some(OldDoor { host: host.to_owned(), port, is_tls, has_proxy_header })
+    Some(OldDoor { host: host.to_owned(), port, is_tls, has_proxy_header, has_http2 })
 }
 
 fn burst(limit: &Statement) -> usize {

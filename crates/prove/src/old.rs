@@ -35,6 +35,8 @@ pub struct OldDoor {
     pub is_tls: bool,
     /// Whether connections begin with a PROXY header.
     pub has_proxy_header: bool,
+    /// Whether clients may use HTTP/2, by ALPN.
+    pub has_http2: bool,
 }
 
 impl OldDoor {
@@ -58,6 +60,8 @@ pub struct OldServer {
     pub address: String,
     /// The group that it belongs to; a server alone is its own group.
     pub group: String,
+    /// Whether it is an application behind FastCGI.
+    pub is_fastcgi: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +101,8 @@ pub(crate) enum OldCondition {
     Body(u64),
     /// A limit of requests: so many in a row exceed it.
     Burst(usize),
+    /// A limit of concurrent requests: so many exceed it.
+    AtOnce(usize),
     /// The server fails, so that the rule applies.
     ServerError,
 }
@@ -151,6 +157,7 @@ impl OldConfiguration {
         if let Some(index) = self.doors.iter().position(is_same) {
             self.doors[index].is_tls |= door.is_tls;
             self.doors[index].has_proxy_header |= door.has_proxy_header;
+            self.doors[index].has_http2 |= door.has_http2;
             return index;
         }
         self.doors.push(door);
@@ -163,7 +170,17 @@ impl OldConfiguration {
         }
         let address = address_of(written, port);
         let group = group.map_or_else(|| address.clone(), str::to_owned);
-        self.servers.push(OldServer { written: written.to_owned(), address, group });
+        self.servers.push(OldServer { written: written.to_owned(), address, group, is_fastcgi: false });
+    }
+
+    /// Adds an application behind FastCGI, or says that the servers of a group are applications.
+    pub(crate) fn application(&mut self, written: &str, port: u16) {
+        if !self.servers.iter().any(|known| known.group == written) {
+            self.server(written, port, None);
+        }
+        for server in &mut self.servers {
+            server.is_fastcgi |= server.written == written || server.group == written;
+        }
     }
 
     pub(crate) fn file(&mut self, path: &str, kind: OldFileKind) {
@@ -187,8 +204,11 @@ impl OldConfiguration {
     }
 }
 
-/// Host and port of a server. This machine has one name.
+/// Host and port of a server, or the path of its socket. This machine has one name.
 pub(crate) fn address_of(authority: &str, usual: u16) -> String {
+    if let Some(path) = authority.strip_prefix("unix:") {
+        return format!("unix:/{}", path.trim_start_matches('/'));
+    }
     let (host, port) = split_port(authority);
     let host = if matches!(host, "" | "localhost" | "[::1]") { "127.0.0.1" } else { host };
     format!("{host}:{}", port.unwrap_or(usual))

@@ -6,9 +6,12 @@ use crate::OldProxy;
 use crate::answer::ProofOutcome;
 use crate::compare::{Aspect, Comparer, ProofDifference};
 use crate::old::{OldConfiguration, StatementPlace};
-use crate::request::ProofRequest;
+use crate::request::{ProofRequest, RequestRow};
+use crate::shown::{self, ShownOutcome};
 use crate::stand_in::{BlockMark, Replaced, StandIns};
 
+/// Command lines of further requests of one cause.
+const OTHERS_MAX: usize = 20;
 /// Lines that decide one cause.
 const DECIDING_MAX: usize = 6;
 
@@ -41,6 +44,10 @@ pub struct DifferenceCause {
     pub curl: String,
     pub theirs: String,
     pub ours: String,
+    /// What the shortest request got from the old proxy, and from Vanward.
+    pub outcomes: [ShownOutcome; 2],
+    /// Other requests as command lines, up to 20.
+    pub others: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +95,7 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
     let mut comparer = Comparer { old, theirs: theirs.0, ours: ours.0, tolerated: BTreeMap::new() };
     let mut differences = Vec::new();
     for ((request, their), our) in requests.iter().zip(theirs.1).zip(ours.1) {
-        if !request.is_burst && !evidence.closed.contains(&request.door) {
+        if request.row == RequestRow::Alone && !evidence.closed.contains(&request.door) {
             differences.extend(comparer.compare(request, their, our));
         }
     }
@@ -125,11 +132,12 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
     }
 }
 
-/// Compares how many of many requests in a row were refused. One more or less is a matter of time.
+/// Compares how many of many requests were refused. In a row, one more or less is a matter of time.
 fn limits(evidence: &ProofEvidence<'_>) -> Vec<ProofDifference> {
-    let mut bursts: BTreeMap<(std::net::Ipv4Addr, usize), Vec<usize>> = BTreeMap::new();
-    for (index, request) in evidence.requests.iter().enumerate().filter(|(_, request)| request.is_burst) {
-        bursts.entry((request.client, request.door)).or_default().push(index);
+    let mut bursts: BTreeMap<(RequestRow, std::net::Ipv4Addr, usize), Vec<usize>> = BTreeMap::new();
+    let rows = evidence.requests.iter().enumerate().filter(|(_, request)| request.row != RequestRow::Alone);
+    for (index, request) in rows {
+        bursts.entry((request.row, request.client, request.door)).or_default().push(index);
     }
     let refused = |outcomes: &[ProofOutcome], burst: &[usize]| {
         let statuses =
@@ -137,11 +145,14 @@ fn limits(evidence: &ProofEvidence<'_>) -> Vec<ProofDifference> {
         statuses.filter(|status| matches!(status, 0 | 429 | 503)).count()
     };
     let mut found = Vec::new();
-    for burst in bursts.values() {
+    for ((row, ..), burst) in &bursts {
         let (theirs, ours) = (refused(evidence.theirs.1, burst), refused(evidence.ours.1, burst));
-        if theirs.abs_diff(ours) > 1.max(burst.len() / 10) {
-            let shown =
-                |refused: usize| format!("{refused} of {} requests in a row were refused", burst.len());
+        let (tolerated, how) = match row {
+            RequestRow::AtOnce => (0, "concurrent requests"),
+            _ => (1.max(burst.len() / 10), "requests in a row"),
+        };
+        if theirs.abs_diff(ours) > tolerated {
+            let shown = |refused: usize| format!("{refused} of {} {how} were refused", burst.len());
             let request = burst.first().and_then(|index| evidence.requests.get(*index));
             found.push(ProofDifference {
                 request: request.map_or(0, |request| request.number),
@@ -188,7 +199,15 @@ fn cause(evidence: &ProofEvidence<'_>, group: &[ProofDifference]) -> Option<Diff
         group.iter().min_by_key(|difference| curl(difference).map_or(usize::MAX, |curl| curl.len()))?;
     let mut requests: Vec<usize> = group.iter().map(|difference| difference.request).collect();
     requests.dedup();
+    let shown = |(stand_ins, outcomes): (&StandIns, &[ProofOutcome])| {
+        let outcome = outcomes.get(shortest.request);
+        let shown = |outcome| shown::outcome(evidence.old, stand_ins, outcome, &shortest.aspect);
+        outcome.map(shown).unwrap_or_default()
+    };
+    let others = group.iter().filter(|other| other.request != shortest.request);
     Some(DifferenceCause {
+        outcomes: [shown(evidence.theirs), shown(evidence.ours)],
+        others: others.filter_map(|other| curl(&other)).take(OTHERS_MAX).collect(),
         aspect: shortest.aspect.clone(),
         is_open: group.iter().any(|difference| difference.is_open),
         deciding: deciding(evidence, shortest),

@@ -27,10 +27,14 @@ pub enum OriginBehaviour {
     Cacheable,
     /// A page for one user only.
     Private,
+    /// 302 to a path.
+    Moved,
+    /// A page, once all concurrent requests have arrived or were refused.
+    Late,
 }
 
 impl OriginBehaviour {
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Page, "page"),
         (Self::Missing, "missing"),
         (Self::Unavailable, "unavailable"),
@@ -39,7 +43,14 @@ impl OriginBehaviour {
         (Self::Cookie, "cookie"),
         (Self::Cacheable, "cacheable"),
         (Self::Private, "private"),
+        (Self::Moved, "moved"),
+        (Self::Late, "late"),
     ];
+
+    /// Those for requests that are sent one at a time.
+    pub(crate) fn usual() -> &'static [(Self, &'static str)] {
+        &Self::ALL[..Self::ALL.len() - 1]
+    }
 
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(known, _)| *known == self).map_or("page", |(_, word)| word)
@@ -50,6 +61,26 @@ impl OriginBehaviour {
         Self::ALL.iter().find(|(_, known)| *known == word).map(|(known, _)| *known)
     }
 }
+
+/// How a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestRow {
+    /// Behind the response to the one before.
+    Alone,
+    /// As [`RequestRow::Alone`]: one of many of a client, of which a limit refuses some.
+    InARow,
+    /// One of several concurrent ones of a client, of which a limit refuses some.
+    AtOnce,
+}
+
+/// The field and the key of a WebSocket request (RFC 6455 §4.1), and the value that accepts it.
+const UPGRADE: [(&str, &str); 4] = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+pub const WEBSOCKET_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofRequest {
@@ -69,14 +100,29 @@ pub struct ProofRequest {
     pub behaviour: OriginBehaviour,
     /// The statement that the request is for.
     pub aim: Option<StatementPlace>,
-    /// Whether it is one of many in a row, of which a limit refuses some.
-    pub is_burst: bool,
+    pub row: RequestRow,
+    /// Whether it is sent as HTTP/2.
+    pub is_http2: bool,
 }
 
 impl ProofRequest {
     /// The path, without the query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// Whether it asks for a WebSocket.
+    pub fn is_upgrade(&self) -> bool {
+        self.fields.iter().any(|(name, _)| name == "Upgrade")
+    }
+
+    /// The request for a WebSocket instead.
+    pub(crate) fn upgraded(mut self) -> Self {
+        self.method = "GET".to_owned();
+        self.body = None;
+        self.fields.retain(|(name, _)| !UPGRADE.iter().any(|(known, _)| name.eq_ignore_ascii_case(known)));
+        self.fields.extend(UPGRADE.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        self
     }
 
     /// The request as HTTP/1.1. `door` is where it is sent.
@@ -100,6 +146,14 @@ impl ProofRequest {
     pub fn curl(&self, door: &OldDoor) -> String {
         let scheme = if door.is_tls { "https" } else { "http" };
         let mut line = "curl -i --path-as-is".to_owned();
+        match self.is_http2 {
+            true => line += " --http2",
+            false if door.has_http2 => line += " --http1.1",
+            false => {}
+        }
+        if self.is_upgrade() {
+            line += " -N";
+        }
         match self.method.as_str() {
             "HEAD" => line += " -I",
             "GET" if self.body.is_none() => {}
@@ -157,12 +211,13 @@ pub(crate) mod tests {
             body: None,
             behaviour: OriginBehaviour::Page,
             aim: None,
-            is_burst: false,
+            row: RequestRow::Alone,
+            is_http2: false,
         }
     }
 
     fn door(port: u16, is_tls: bool) -> OldDoor {
-        OldDoor { host: "*".to_owned(), port, is_tls, has_proxy_header: false }
+        OldDoor { host: "*".to_owned(), port, is_tls, has_proxy_header: false, has_http2: false }
     }
 
     #[test]

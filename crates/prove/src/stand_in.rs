@@ -218,9 +218,11 @@ pub fn files(
             made.push((path, content.to_owned()));
         }
     };
+    // The front controller of applications.
+    let front = old.servers.iter().any(|server| server.is_fastcgi).then_some("/index.php");
     let pages = old.files.iter().filter(|file| file.kind == OldFileKind::Page).map(|file| file.path.as_str());
     let named = requests.iter().map(ProofRequest::path).filter(|path| has_file(path));
-    let inside: BTreeSet<&str> = ["/index.html", "/404.html"].into_iter().chain(pages).chain(named).collect();
+    let inside: BTreeSet<&str> = ["/index.html", "/404.html"].into_iter().chain(front).chain(pages).chain(named).collect();
     for file in &old.files {
         let place = stand_ins.file(&file.path);
         match file.kind {

@@ -50,6 +50,8 @@ pub mod junit;
 pub mod resilience;
 /// HTML page of runs of the load generator.
 pub mod load_page;
+/// HTML page of a proof that a proxy answers like another one.
+pub mod proof_page;
 
 pub use results::Results;
 pub use summary::Summary;

@@ -181,6 +181,11 @@ pub(crate) fn write_parameter(value: &[u8], out: &mut Vec<u8>) {
     Escape::Host.write(value, out);
 }
 
+/// Appends a byte of a path, escaped where a path cannot have it.
+pub(crate) fn write_path_byte(byte: u8, out: &mut Vec<u8>) {
+    Escape::Path.write(&[byte], out);
+}
+
 /// The way in which the bytes of a value are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {

@@ -96,7 +96,7 @@ pub use limit::{
     FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
     RateVerdict, ShareStanding, SharedIdentity, Spent,
 };
-pub use location::{LocationRewrite, url_of_refresh};
+pub use location::{LocationRewrite, MappedUrls, url_of_refresh};
 pub use named_values::{NamedValues, TemplateScope, is_variable};
 pub use network::{Networks, network_of};
 pub use path::{doubts, has_dot_segments};

@@ -6,9 +6,19 @@ use std::ops::Range;
 
 use crate::readings;
 
+/// The URLs of a server that are mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MappedUrls {
+    /// Absolute URLs and paths.
+    All,
+    /// Absolute URLs whose host is not the client's.
+    Absolute,
+}
+
 /// The mapping of a server's URLs to those of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocationRewrite<'a> {
+    pub urls: MappedUrls,
     /// The hosts that mean this server, with ports unless default: its address, and the Host that it got.
     pub servers: &'a [&'a str],
     /// Whether the server is reached with TLS.
@@ -35,6 +45,9 @@ impl LocationRewrite<'_> {
             let Some(path) = self.client_path(rest) else { return false };
             let start = out.len();
             let is_client_s = is_same_host(authority, is_https, self.client_host);
+            if is_client_s && self.urls == MappedUrls::Absolute {
+                return false;
+            }
             // A server that knows the client's host, or does not use TLS itself, writes https on purpose: clients shall
             // use TLS.
             if is_https && (is_client_s || !self.server_has_tls) && self.client_scheme != "https" {
@@ -52,6 +65,9 @@ impl LocationRewrite<'_> {
                 out.truncate(start);
             }
             return !is_same;
+        }
+        if self.urls == MappedUrls::Absolute {
+            return false;
         }
         if let Some(rest) = value.strip_prefix(b"//") {
             return self.apply_to_network_path(rest, out);
@@ -248,6 +264,7 @@ mod tests {
         let (client, server) = prefixes.unwrap_or_default();
         let (of_client, of_server) = (format!("{client}/a/b"), format!("{server}/a/b"));
         let rewrite = LocationRewrite {
+            urls: MappedUrls::All,
             servers: &["10.0.0.1:9000", "app.internal", "[::1]:9000"],
             server_has_tls: false,
             client_scheme: "https",
@@ -315,6 +332,7 @@ mod tests {
             ("/x", false, "", Some("/strip/x")),
         ] {
             let rewrite = LocationRewrite {
+                urls: MappedUrls::All,
                 servers: &["app.internal", client_host],
                 server_has_tls,
                 client_scheme: "http",
@@ -358,6 +376,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn absolute_urls_of_the_server_may_be_the_only_ones() {
+        for (value, location) in [
+            ("http://app.internal/x", Some("http://www.example.com/strip/x")),
+            ("http://www.example.com/x", None),
+            ("https://www.example.com/x", None),
+            ("//app.internal/x", None),
+            ("/x", None),
+            ("x", None),
+        ] {
+            let rewrite = LocationRewrite {
+                urls: MappedUrls::Absolute,
+                servers: &["app.internal", "www.example.com"],
+                server_has_tls: false,
+                client_scheme: "http",
+                client_host: b"www.example.com",
+                prefixes: Some((b"/strip", b"")),
+                paths: (b"/strip", b"/"),
+            };
+            let mut out = Vec::new();
+            let is_rewritten = rewrite.apply(value.as_bytes(), &mut out);
+            assert_eq!(is_rewritten.then_some(out.as_slice()), location.map(str::as_bytes), "{value}");
+        }
+    }
+
     /// RFC 3986 §5.2: the client reaches the resource that the server means.
     #[test]
     fn relative_references_mean_the_same_on_both_sides() {
@@ -376,6 +419,7 @@ mod tests {
             ("", "/api", "", ("/api", "/"), None),
         ] {
             let rewrite = LocationRewrite {
+                urls: MappedUrls::All,
                 servers: &[],
                 server_has_tls: false,
                 client_scheme: "http",

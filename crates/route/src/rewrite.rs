@@ -18,7 +18,7 @@ pub struct PathRewrite(RewriteKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RewriteKind {
-    Prefix { from: Box<[u8]>, to: RouteTemplate },
+    Prefix { from: Box<[u8]>, to: RouteTemplate, normalizes: bool },
     Pattern { pattern: BytePattern, to: RouteTemplate },
     Whole(RouteTemplate),
 }
@@ -39,7 +39,17 @@ impl PathRewrite {
     /// The problem with `to`, which may have variables.
     pub fn prefix(from: &str, to: &str, values: &NamedValues) -> Result<Self, TemplateError> {
         let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Authenticated, values)?;
-        Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to }))
+        Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to, normalizes: false }))
+    }
+
+    /// Writes the rest of a path behind a prefix as it is read: escapes decoded where a path can have the character,
+    /// also `%2F`, and repeated slashes merged.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        if let RewriteKind::Prefix { normalizes, .. } = &mut self.0 {
+            *normalizes = true;
+        }
+        self
     }
 
     /// Replaces a path that matches the pattern with `to`, which may refer to the pattern's groups. Other paths are not
@@ -114,11 +124,16 @@ impl PathRewrite {
         let start = out.len();
         let mut exchanged = None;
         let template = match &self.0 {
-            RewriteKind::Prefix { from, to } => {
+            RewriteKind::Prefix { from, to, normalizes } => {
                 let Some(end) = end_of_prefix(path, from) else { return Ok(false) };
                 to.fill(values, out);
                 exchanged = Some((&**from, path_of(&out[start..]).len()));
-                insert_rest(path.get(end..).unwrap_or_default(), start, out);
+                let rest = path.get(end..).unwrap_or_default();
+                if *normalizes {
+                    insert_rest(&normal(rest), start, out);
+                } else {
+                    insert_rest(rest, start, out);
+                }
                 to
             }
             RewriteKind::Pattern { pattern, to } => {
@@ -158,7 +173,7 @@ impl PathRewrite {
     /// trailing slash.
     pub fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         match &self.0 {
-            RewriteKind::Prefix { from, to } => {
+            RewriteKind::Prefix { from, to, .. } => {
                 let to = to.constant().filter(|to| !to.contains(&b'?'))?;
                 Some((from, to.strip_suffix(b"/").unwrap_or(to)))
             }
@@ -187,6 +202,14 @@ fn stays_below(path: &[u8], prefix: &[u8]) -> bool {
     path.len() <= READ_BYTES_MAX
         && !has_dot_segments(prefix)
         && !readings::any(path, true, |text| end_of_prefix(text, prefix).is_none())
+}
+
+/// A part of a path as a lenient server reads it, with the escapes that are necessary.
+#[cold]
+fn normal(part: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    LenientPath::from_path(part).for_each(|byte| crate::fill::write_path_byte(byte, &mut text));
+    text
 }
 
 /// Inserts the rest of the original path behind the written path, before its query.
@@ -307,6 +330,23 @@ mod tests {
             let rewrite = PathRewrite::prefix(from, to, NamedValues::NONE).unwrap();
             assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{from} {to} {path}");
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_path_is_normalized_on_request() {
+        for (path, result) in [
+            ("/api//x///y/", Some("/v1/x/y/")),
+            ("/api/%61%2Fb%2f/c", Some("/v1/a/b/c")),
+            ("/api/%3B%3f%23%25%c3%a4%20%00", Some("/v1/;%3F%23%25%C3%A4%20%00")),
+            ("/api", Some("/v1")),
+            ("/apix", None),
+            ("/api/x/%2e%2e/y", Some("/v1/x/../y")),
+        ] {
+            let rewrite = PathRewrite::prefix("/api", "/v1", NamedValues::NONE).unwrap().normalized();
+            assert_eq!(rewritten(&rewrite, path, None), Ok(result.map(str::to_owned)), "{path}");
+        }
+        let rewrite = PathRewrite::prefix("/api", "/v1", NamedValues::NONE).unwrap().normalized();
+        assert_eq!(rewritten(&rewrite, "/api/%2e%2E%2Fx", None), Err(AmbiguousPath));
     }
 
     /// A path that stays below the prefix in every reading is safe.

@@ -18,6 +18,14 @@ struct SiteAddress {
     has_tls: bool,
 }
 
+/// A site with TLS at one address, for its redirect from HTTP.
+#[derive(Debug)]
+pub(super) struct SecuredSite {
+    address: String,
+    hosts: Vec<String>,
+    origins: Vec<StatementOrigin>,
+}
+
 struct CaddySite<'s> {
     head: &'s Directive,
     block: &'s [Directive],
@@ -49,8 +57,8 @@ impl<'s> CaddyAdapter<'s> {
         for site in &sites {
             self.routes(site, &mut made);
         }
-        let needs_names = made.iter().any(|(address, _)| *address != made[0].0)
-            || self.sheet.listeners.iter().any(|listener| listener.get("redirect_to_https").is_some());
+        made.extend(self.redirects(&made));
+        let needs_names = made.iter().any(|(address, _)| *address != made[0].0);
         for (address, tables) in made {
             for mut table in tables {
                 if needs_names {
@@ -65,7 +73,7 @@ impl<'s> CaddyAdapter<'s> {
         let words = std::iter::once(&head.name).chain(&head.words);
         let mut addresses = Vec::new();
         for word in words.map(|word| word.trim_end_matches(',')).filter(|word| !word.is_empty()) {
-            match self.address(word) {
+            match self.address(word, block.iter().any(|directive| directive.name == "tls")) {
                 Ok(address) => addresses.push(address),
                 Err(why) => self.sheet.refuse(
                     head.number,
@@ -77,7 +85,7 @@ impl<'s> CaddyAdapter<'s> {
         CaddySite { head, block, addresses }
     }
 
-    fn address(&self, word: &str) -> Result<SiteAddress, &'static str> {
+    fn address(&self, word: &str, has_certificate: bool) -> Result<SiteAddress, &'static str> {
         let (scheme, rest) =
             word.split_once("://").map_or((None, word), |(scheme, rest)| (Some(scheme), rest));
         if rest.contains('/') {
@@ -96,8 +104,9 @@ impl<'s> CaddyAdapter<'s> {
             (Some("http"), _) => false,
             (Some("https"), _) => true,
             (Some(_), _) => return Err("its scheme is unknown"),
-            (None, Some(port)) => port != self.ports.0 && !host.is_empty() && self.has_automatic_tls,
-            (None, None) => self.has_automatic_tls,
+            (None, Some(port)) if port == self.ports.0 => false,
+            (None, Some(_)) => has_certificate || !host.is_empty() && self.has_automatic_tls,
+            (None, None) => has_certificate || self.has_automatic_tls,
         };
         let port = port.unwrap_or(if has_tls { self.ports.1 } else { self.ports.0 });
         let host = match host {
@@ -139,6 +148,10 @@ impl<'s> CaddyAdapter<'s> {
         }
         for (address, has_tls, names) in listeners {
             self.listener(site.head, site.block, &address, has_tls, &binds);
+            if has_tls && self.has_redirects {
+                let origins = from(site.head);
+                self.secured.push(SecuredSite { address: address.clone(), hosts: names.clone(), origins });
+            }
             let tables = self.routes_at(site, has_tls);
             let named = |mut table: DraftTable| {
                 if !names.is_empty() {
@@ -212,23 +225,49 @@ impl<'s> CaddyAdapter<'s> {
             self.sheet.listeners.push(table);
             self.sheet.listeners.len() - 1
         });
-        for origin in origins.clone() {
+        for origin in origins {
             self.sheet.listeners[place].cite("address", origin);
         }
         if has_tls {
             self.certificates(head, block, place);
-            let plain =
-                format!("{}:{}", address.rsplit_once(':').map_or("*", |(host, _)| host), self.ports.0);
+        }
+    }
+
+    /// Builds the routes and listeners of automatic HTTPS, which redirects from the port of HTTP. Sites of that port
+    /// come first; one for all hosts gets only what is for no site with TLS.
+    fn redirects(&mut self, made: &[(String, Vec<DraftTable>)]) -> Vec<(String, Vec<DraftTable>)> {
+        let mut redirects: Vec<(String, Vec<DraftTable>)> = Vec::new();
+        for SecuredSite { address, hosts, origins } in std::mem::take(&mut self.secured) {
+            let Some((bound, port)) = address.rsplit_once(':') else { continue };
+            let plain = format!("{bound}:{}", self.ports.0);
+            let of_plain = made.iter().filter(|(known, _)| *known == plain).flat_map(|(_, tables)| tables);
+            let served: Vec<Option<&DraftValue>> = of_plain.map(|table| table.get("host")).collect();
             let wanted = DraftValue::from(plain.as_str());
-            let is_there =
-                self.sheet.listeners.iter().any(|listener| listener.get("address") == Some(&wanted));
-            if !is_there && self.has_automatic_tls {
+            if !self.sheet.listeners.iter().any(|listener| listener.get("address") == Some(&wanted)) {
                 let mut table = DraftTable::new("[[listen]]", Vec::new());
-                table.set("address", plain, origins);
-                table.set("redirect_to_https", true, vec![StatementOrigin::Default("automatic HTTPS")]);
+                table.set("address", plain.as_str(), origins.clone());
                 self.sheet.listeners.push(table);
             }
+            let is_usual = port == self.ports.1.to_string();
+            let place = redirects.iter().position(|(known, _)| *known == plain).unwrap_or_else(|| {
+                redirects.push((plain, Vec::new()));
+                redirects.len() - 1
+            });
+            let tables = &mut redirects[place].1;
+            let has_all = served.contains(&None);
+            let hosts: Vec<String> =
+                hosts.into_iter().filter(|host| !served.iter().any(|served| is_served(*served, host))).collect();
+            if (has_all || !is_usual) && !hosts.is_empty() {
+                let port = if is_usual { String::new() } else { format!(":{port}") };
+                let mut table = redirect_to_https(&port, origins);
+                table.set_first("host", one_or_list(&hosts));
+                tables.push(table);
+            }
+            if !has_all && !tables.iter().any(|table| table.get("host").is_none()) {
+                tables.push(redirect_to_https("", Vec::new()));
+            }
         }
+        redirects
     }
 
     fn certificates(&mut self, head: &'s Directive, block: &'s [Directive], place: usize) {
@@ -333,8 +372,12 @@ impl<'s> CaddyAdapter<'s> {
                     Err(_) => self.unread(option),
                 },
                 "auto_https" if word == "off" => {
-                    self.has_automatic_tls = false;
+                    (self.has_automatic_tls, self.has_redirects) = (false, false);
                     self.sheet.needless(option.number, "only listeners with `tls` use TLS");
+                }
+                "auto_https" if word == "disable_redirects" => {
+                    self.has_redirects = false;
+                    self.sheet.needless(option.number, "only routes with `redirect` redirect");
                 }
                 "email" => self.sheet.once("[acme]", "contact", word, option.number),
                 "acme_ca" => self.sheet.once("[acme]", "directory", word, option.number),
@@ -408,6 +451,28 @@ impl<'s> CaddyAdapter<'s> {
                 "docs/logging.md lists them",
             );
         }
+    }
+}
+
+/// The redirect of automatic HTTPS.
+fn redirect_to_https(port: &str, mut origins: Vec<StatementOrigin>) -> DraftTable {
+    origins.push(StatementOrigin::Default("automatic HTTPS"));
+    let to = DraftValue::from(format!("https://$host{port}$path_and_query"));
+    let pairs = vec![("to".to_owned(), to), ("status".to_owned(), DraftValue::Number(308))];
+    let mut table = DraftTable::new("[[route]]", Vec::new());
+    table.set("redirect", DraftValue::Table(pairs), origins);
+    table
+}
+
+/// Whether the `host` of a route takes a host, also by a pattern such as `*.example.com`.
+fn is_served(written: Option<&DraftValue>, host: &str) -> bool {
+    match written {
+        Some(DraftValue::Text(known)) => {
+            let domain = known.strip_prefix('*');
+            known == host || domain.is_some_and(|domain| host.ends_with(domain))
+        }
+        Some(DraftValue::List(all)) => all.iter().any(|known| is_served(Some(known), host)),
+        _ => false,
     }
 }
 

@@ -358,13 +358,64 @@ fn placeholders_that_are_not_known_are_refused_and_protect() {
 #[test]
 fn a_site_with_a_name_has_certificates_and_redirects() {
     let written = options(&checked("example.com\nrespond hi\n")).join("\n");
-    let expected = "[[listen]]\naddress = \"*:443\"\ntls = { certificates = \"auto\" }\n[[listen]]\naddress = \"*:80\"\nredirect_to_https = true";
+    let expected = "[[listen]]\naddress = \"*:443\"\ntls = { certificates = \"auto\" }\n[[listen]]\naddress = \"*:80\"\n";
     assert!(written.starts_with(expected), "{written}");
-    assert!(
-        written.contains("listener = \"*:443\"\nhost = \"example.com\"")
-            || written.contains("host = \"example.com\""),
-        "{written}"
-    );
+    assert!(written.contains("listener = \"*:443\"\nhost = \"example.com\""), "{written}");
+    assert!(!written.contains("redirect_to_https"), "{written}");
+}
+
+#[test]
+fn automatic_https_redirects_from_http() {
+    let to = |port: &str| format!("redirect = {{ to = \"https://$host{port}$path_and_query\", status = 308 }}");
+    let plain = |host: &str, port: &str| format!("listener = \"*:80\"; host = \"{host}\"; {}", to(port));
+    let all = format!("listener = \"*:80\"; {}", to(""));
+    let secure = "listener = \"*:443\"; host = \"a.b\"; respond = { status = 204 }";
+    let cases: [(&str, Vec<String>); 7] = [
+        ("a.b {\nrespond 204\n}", vec![secure.to_owned(), all.clone()]),
+        // Sites of HTTP come first; one for all hosts gets the rest.
+        (
+            "a.b {\nrespond 204\n}\nhttp://c.d {\nrespond 203\n}",
+            vec![
+                secure.to_owned(),
+                "listener = \"*:80\"; host = \"c.d\"; respond = { status = 203 }".to_owned(),
+                all.clone(),
+            ],
+        ),
+        (
+            ":80 {\nrespond 203\n}\na.b {\nrespond 204\n}",
+            vec!["listener = \"*:80\"; respond = { status = 203 }".to_owned(), secure.to_owned(), plain("a.b", "")],
+        ),
+        (
+            "a.b, http://a.b {\nrespond 204\n}",
+            vec![
+                secure.to_owned(),
+                "listener = \"*:80\"; host = \"a.b\"; respond = { status = 204 }".to_owned(),
+                all.clone(),
+            ],
+        ),
+        (
+            "a.b:8443 {\nrespond 204\n}",
+            vec![
+                "listener = \"*:8443\"; host = \"a.b\"; respond = { status = 204 }".to_owned(),
+                plain("a.b", ":8443"),
+                all,
+            ],
+        ),
+        (
+            "{\nauto_https disable_redirects\n}\na.b {\nrespond 204\n}",
+            vec!["host = \"a.b\"; respond = { status = 204 }".to_owned()],
+        ),
+        (
+            "{\nauto_https off\n}\n:8443 {\ntls /c /k\nrespond 204\n}",
+            vec!["respond = { status = 204 }".to_owned()],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(routes(&checked(&format!("{text}\n"))), expected, "{text}");
+    }
+    let written = options(&checked("{\nauto_https off\n}\n:8443 {\ntls /c /k\nrespond 204\n}\n"));
+    let tls = "tls = { certificates = [{ cert = \"/c\", key = \"/k\" }] }";
+    assert!(written.iter().any(|line| line == tls), "{written:#?}");
 }
 
 proptest::proptest! {

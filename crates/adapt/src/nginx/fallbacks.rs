@@ -223,8 +223,9 @@ impl<'s> NginxAdapter<'s> {
         }
         pairs.push(("upstream".to_owned(), upstream));
         let own_path = made.options.inner("rewrite", "path").cloned();
-        made.options.remove_pairs("rewrite", &["path"]);
-        if is_named && entry.options.inner("rewrite", "path").is_some() {
+        made.options.remove_pairs("rewrite", &["path", "normalize"]);
+        let own = DraftValue::from(entry.path.as_str());
+        if is_named && entry.options.inner("rewrite", "path").is_some_and(|path| *path != own) {
             return Err("the server of this location gets another path than that of the named one".to_owned());
         }
         if !is_named {
@@ -273,7 +274,7 @@ fn else_server<'s>(scope: &BlockScope<'s>) -> Option<ElseServer<'s>> {
 /// Checks that both servers get requests with the same options, because a route has them once.
 fn has_same_options(entry: &RouteEntry, made: &RouteEntry) -> Result<(), String> {
     let mut own = entry.options.clone();
-    own.remove_pairs("rewrite", &["path"]);
+    own.remove_pairs("rewrite", &["path", "normalize"]);
     let is_empty = |value: &DraftValue| *value == DraftValue::Table(Vec::new());
     for key in ["request_headers", "rewrite", "timeouts", "retry", "limits", "cache"] {
         let value = |table: &DraftTable| table.get(key).filter(|value| !is_empty(value)).cloned();

@@ -149,6 +149,40 @@ fn directives_become_options() {
     assert!(written.contains("X-Inner") && !written.contains("X-Outer"), "{written}");
 }
 
+#[test]
+fn urls_and_cookies_of_servers_are_mapped_as_nginx_does() {
+    let absolute = "location = \"absolute\"";
+    let kept = "cookies = { path = false }";
+    let cases: [(&str, &[&str]); 9] = [
+        ("", &["rewrite = { normalize = true, path = \"/\", host = \"u\" }", absolute, kept]),
+        ("proxy_redirect off;", &["location = false", kept]),
+        ("proxy_redirect default; proxy_redirect / /app/;", &["location = true", kept]),
+        ("proxy_redirect http://u/ /app/;", &[absolute, kept]),
+        ("proxy_cookie_path / /app/;", &[absolute, "cookies = { path = true }"]),
+        ("proxy_cookie_path off; proxy_cookie_domain off;", &[absolute, kept]),
+        (
+            "proxy_cookie_path / \"/; Secure; HttpOnly; SameSite=none\";",
+            &["cookies = { secure = true, http_only = true, same_site = \"none\", path = false }"],
+        ),
+        (
+            "proxy_cookie_domain u example.com;",
+            &["cookies = { path = false, domain = { u = \"example.com\" } }"],
+        ),
+        ("merge_slashes off;", &["rewrite = { path = \"/\", host = \"u\" }"]),
+    ];
+    for (directives, expected) in cases {
+        let location = format!("location /app/ {{ proxy_pass http://u/; {directives} }}");
+        let text = format!("upstream u {{ server 127.0.0.1:1; }} server {{ listen 80; {location} }}");
+        let written = options(&text);
+        for option in expected {
+            assert!(written.iter().any(|line| line == option), "{directives}: {option} {written:#?}");
+        }
+    }
+    // Nothing is replaced: only the host differs.
+    let written = options(&in_location("proxy_pass http://u/;"));
+    assert!(!written.iter().any(|line| line.starts_with("location") || line.starts_with("cookies")), "{written:#?}");
+}
+
 /// Checks that requests of a longer prefix reach neither a shorter `^~` nor an expression within `location /`.
 #[test]
 fn the_longest_prefix_decides_before_expressions_do() {
@@ -184,6 +218,11 @@ fn what_is_lost_is_said() {
             in_location("proxy_pass http://u; proxy_redirect http:// https://;"),
             "proxy_redirect",
             "Location is only mapped back",
+        ),
+        (
+            in_location("proxy_pass http://u; proxy_cookie_path /a /b;"),
+            "proxy_cookie_path",
+            "Path of cookies is only mapped back",
         ),
         (
             in_location("rewrite ^/a/(.*)$ /b/$1? break; proxy_pass http://u;"),

@@ -41,6 +41,17 @@ pub(super) enum AskedPath {
     Fixed(String),
 }
 
+impl AskedServers {
+    /// The path of a location, and that of the servers in its place, if they differ.
+    pub(super) fn prefixes<'p>(&'p self, location: &'p Location<'_>, entry: &RouteEntry) -> Option<(&'p str, &'p str)> {
+        let (AskedPath::Joined(to), Some(path)) = (&self.path, location.matching.path()) else { return None };
+        let is_replaced = entry.options.inner("rewrite", "path").is_some()
+            && entry.options.inner("rewrite", "pattern").is_none()
+            && entry.path.starts_with('/');
+        (is_replaced && path.trim_end_matches('/') != to.trim_end_matches('/')).then_some((path, to))
+    }
+}
+
 pub(super) struct PassTarget {
     pub(super) scheme: &'static str,
     pub(super) host: String,
@@ -89,31 +100,10 @@ impl<'s> NginxAdapter<'s> {
         self.retries(scope, entry);
         self.cache(scope, entry);
         self.body_limit(scope, entry);
-        self.redirects(scope, entry);
+        self.mapped_back(&asked, location, entry);
         if let Some(buffered) = scope.one("proxy_request_buffering") {
             let why = "bodies are streamed; `request_buffering = true` gathers them";
             self.note(buffered, RemarkKind::NeedsNothing, why, "");
-        }
-    }
-
-    /// Translates `proxy_redirect off`; other values are refused unless they map as Vanward does.
-    fn redirects(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
-        for mapped in scope.all("proxy_redirect") {
-            match (mapped.word(0), mapped.words.len()) {
-                ("default", 1) => {}
-                ("off", 1) if entry.options.get("rewrite").is_some() => {
-                    entry.options.set("location", false, from(mapped));
-                }
-                ("off", 1) => {
-                    let why = "Location is only mapped where the path or host is rewritten";
-                    self.note(mapped, RemarkKind::NeedsNothing, why, "");
-                }
-                _ => {
-                    let why = "Location is only mapped back from the server's URL to the client's";
-                    let instead = "have the server know its own URL by X-Forwarded-Proto and -Host";
-                    self.note(mapped, RemarkKind::Refused, why, instead);
-                }
-            }
         }
     }
 
@@ -384,8 +374,9 @@ impl<'s> NginxAdapter<'s> {
                 "leave the query out",
             );
         }
-        // A prefix that maps to itself is no change.
-        if uri == path && !matches!(location.matching, LocationMatch::Exact(_)) {
+        let merges = location.scope.one("merge_slashes").is_none_or(|merges| merges.word(0) != "off");
+        // A prefix that maps to itself is no change, but nginx sends the rest as it has read it.
+        if uri == path && !matches!(location.matching, LocationMatch::Exact(_)) && !merges {
             return;
         }
         let to = if matches!(location.matching, LocationMatch::Exact(_)) {
@@ -396,6 +387,10 @@ impl<'s> NginxAdapter<'s> {
             if path.ends_with('/') != uri.ends_with('/') {
                 let why = "paths are joined with one slash between them";
                 self.note(pass, RemarkKind::Differs, why, "");
+            }
+            if merges {
+                let why = StatementOrigin::Default("nginx sends a path as it has read it");
+                entry.options.extend("rewrite", ("normalize", true.into()), vec![why]);
             }
             let bare = uri.trim_end_matches('/');
             if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }

@@ -3,7 +3,7 @@
 use super::syntax::{Statement, VclToken};
 use super::{VarnishAdapter, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
-use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutcome, Test, TextIs};
+use crate::rules::{self, Atom, Expression, FieldNow, Formula, Holds, PathNow, RegionOutcome, Test, TextIs};
 use crate::values::{self, duration};
 
 const YEAR: u64 = 365 * 86_400_000;
@@ -32,8 +32,15 @@ fn from(number: usize) -> Vec<StatementOrigin> {
     vec![StatementOrigin::Directive(number)]
 }
 
-fn cookie() -> Atom {
-    Atom::Header("Cookie".to_owned(), TextIs::Present)
+/// The condition under which the built-in VCL passes a request. Where a rule writes an unknown text into a field, the
+/// client's field decides.
+fn passed(holds: &Holds<'_>) -> Formula {
+    let has = |name: &str| {
+        let atom = Atom::Header(name.to_owned(), TextIs::Present);
+        let rest = Expression::Any(vec![atom.clone()], usize::MAX).rest(holds, false);
+        rest.unwrap_or_else(|_| holds.rest_of(Formula::Atom(atom)))
+    };
+    Formula::any(vec![has("Authorization"), has("Cookie")])
 }
 
 impl<'s> VarnishAdapter<'s> {
@@ -43,8 +50,6 @@ impl<'s> VarnishAdapter<'s> {
             let body = self.subs.get(name).cloned().unwrap_or_default();
             self.gather(&body, 0, &mut tests);
         }
-        // The built-in VCL passes requests with cookies.
-        tests.push(Test { atom: cookie(), from: Vec::new() });
         let schema = self.sheet.definitions.schema();
         let found = rules::routes(&tests, &schema, &mut |holds| self.judge(holds));
         self.sheet.report(&found);
@@ -88,15 +93,9 @@ impl<'s> VarnishAdapter<'s> {
             self.synth(status, &reason, &mut made);
             return made.outcome;
         }
-        let is_stored = match made.way {
-            RequestWay::Hash => true,
-            // Where a rule changes the field, whether clients send one decides.
-            RequestWay::Open if !made.is_never_stored => {
-                let has_cookie = Expression::Any(vec![cookie()], usize::MAX).verdict(holds, false);
-                !has_cookie.unwrap_or_else(|_| holds.atom(&cookie()))
-            }
-            _ => false,
-        };
+        let is_open = made.way == RequestWay::Open;
+        let is_stored = made.way == RequestWay::Hash || is_open && !made.is_never_stored;
+        let passed = if is_open { passed(holds) } else { Formula::Known(false) };
         let upstream = made.backend.clone().and_then(|name| self.upstream(&name));
         let Some(upstream) = upstream else {
             let why = vec![StatementOrigin::Default("its backend has no server")];
@@ -108,9 +107,14 @@ impl<'s> VarnishAdapter<'s> {
         for (key, time, at) in timeouts.map(|known| known.timeouts.clone()).unwrap_or_default() {
             made.outcome.options.extend("timeouts", (key, time.into()), from(at));
         }
-        if is_stored {
+        if is_stored && passed != Formula::Known(true) {
             let why = |text| vec![StatementOrigin::Default(text)];
             let options = &mut made.outcome.options;
+            if passed != Formula::Known(false) {
+                let schema = self.sheet.definitions.schema();
+                let when = passed.negated().written(&schema).unwrap_or_else(|| "false".to_owned());
+                options.extend("cache", ("when", DraftValue::Expression(when)), why("the built-in vcl_recv"));
+            }
             options.extend(
                 "cache",
                 ("default_ttl", "2m".into()),

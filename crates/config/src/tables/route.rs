@@ -9,7 +9,7 @@ use expression::Expression;
 use ipnet::IpNet;
 use route::{
     Alone, CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdit, HeaderEdits, HostRewrite, HostRule,
-    NamedValues, PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split, Users,
+    MappedUrls, NamedValues, PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split, Users,
 };
 use shape::Millionths;
 
@@ -244,8 +244,8 @@ pub struct Policies {
     pub request_headers: HeaderEdits,
     /// Edits of response fields, also in responses that the proxy makes.
     pub response_headers: HeaderEdits,
-    /// Whether Location and similar fields are mapped to the client's view of the server.
-    pub location: bool,
+    /// Which URLs in Location and similar fields are mapped to the client's view of the server; `None` maps none.
+    pub location: Option<MappedUrls>,
     /// Keeps a client on its side of `Action::Split`; `None` draws for each request.
     pub split_key: Option<Box<SplitKey>>,
     /// Which other origins may read responses. Preflights are answered after `access`.

@@ -4,7 +4,7 @@
 
 use adapt::statements::Statement;
 
-use super::{PLACES, addresses, is_definition, is_site, parts, upstream};
+use super::{PLACES, Ports, addresses, is_definition, is_site, parts, upstream};
 use crate::old::{OldConfiguration, StatementPlace};
 use crate::stand_in::{self, BlockMark, Original, Replaced, StandIns};
 
@@ -69,19 +69,16 @@ impl CaddyWriter<'_> {
     }
 
     fn globals(&mut self) {
-        let folder = &self.stand_ins.folder;
+        let (folder, ports) = (&self.stand_ins.folder, Ports::read(&self.old.statements));
         let mut lines = vec!["admin off".to_owned(), format!("storage file_system {folder}/caddy")];
         lines.extend(["local_certs", "skip_install_trust", "grace_period 1s"].map(str::to_owned));
-        let standing = |is_tls| {
-            self.old.doors.iter().zip(&self.stand_ins.doors).find(move |(door, _)| door.is_tls == is_tls)
-        };
         if let Some(address) = self.stand_ins.doors.first() {
             lines.push(format!("default_bind {}", address.ip()));
         }
-        for (name, is_tls, usual) in [("http_port", false, 80), ("https_port", true, 443)] {
-            let of_port =
-                self.old.doors.iter().zip(&self.stand_ins.doors).find(|(door, _)| door.port == usual);
-            if let Some((_, address)) = of_port.or_else(|| standing(is_tls)) {
+        // Redirects name any other port of HTTPS.
+        for (name, port) in [("http_port", ports.http), ("https_port", ports.https)] {
+            let of_port = self.old.doors.iter().zip(&self.stand_ins.doors).find(|(door, _)| door.port == port);
+            if let Some((_, address)) = of_port {
                 lines.push(format!("{name} {}", address.port()));
             }
         }

@@ -18,6 +18,34 @@ const OWN_SERVER_FIELDS: [&str; 6] = [
     "x-request-id",
 ];
 
+/// Parameters that Vanward always sends to applications, in lower case.
+const OF_CGI: [&str; 22] = [
+    "script_filename",
+    "script_name",
+    "path_info",
+    "path_translated",
+    "document_root",
+    "document_uri",
+    "request_uri",
+    "query_string",
+    "request_method",
+    "content_type",
+    "content_length",
+    "remote_addr",
+    "remote_port",
+    "remote_user",
+    "auth_type",
+    "server_name",
+    "server_addr",
+    "server_port",
+    "server_protocol",
+    "request_scheme",
+    "gateway_interface",
+    "redirect_status",
+];
+/// The beginning of the page of an application for a script that does not exist.
+pub const MISSING_SCRIPT: &str = "File not found";
+
 /// The rule by which a request may get another status, or reach another server.
 pub(super) fn of_place(
     peer: OldProxy,
@@ -42,6 +70,13 @@ pub(super) fn of_place(
             "paths above the root and zero bytes reach servers, where no route goes by them"
         }
         () if is_open => return None,
+        () if (their, our) == (404, 404)
+            && ours.seen.is_empty()
+            && theirs.answer.body.starts_with(MISSING_SCRIPT.as_bytes()) =>
+        {
+            "only scripts that exist run"
+        }
+        () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
         () if is_own && path.starts_with("/.") && is_read_only(our) => {
             "names that begin with a dot are never sent as files"
         }
@@ -53,7 +88,7 @@ pub(super) fn of_place(
         }
         () if peer == OldProxy::Caddy && path != request.path() => "the case of paths counts",
         () if peer == OldProxy::Caddy
-            && (their, our) == (200, 404)
+            && matches!((their, our), (0 | 200, 404))
             && is_own
             && theirs.answer.body.is_empty() =>
         {
@@ -96,6 +131,10 @@ pub(super) fn of_server_field(
             "the case of Host"
         }
         "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
+        name if OF_CGI.contains(&name) && theirs.is_empty() => {
+            "applications get the parameters of CGI from Vanward"
+        }
+        "server_software" | "remote_port" => "parameters of the proxy and the connection",
         _ => return None,
     })
 }

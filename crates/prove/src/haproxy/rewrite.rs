@@ -211,6 +211,9 @@ impl HaproxyWriter<'_> {
             if door.is_tls {
                 line += &format!(" ssl crt {}/pair.pem", self.stand_ins.folder);
             }
+            if door.has_http2 {
+                line += " alpn h2,http/1.1";
+            }
             if door.has_proxy_header {
                 line += " accept-proxy";
             }

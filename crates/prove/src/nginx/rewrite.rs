@@ -102,7 +102,9 @@ impl NginxWriter<'_> {
     fn statement(&mut self, statement: &Statement) {
         let name = statement.name.as_str();
         let is_rejected = self.stand_ins.rejected.contains(&(statement.file.clone(), statement.line));
-        if OF_THE_PROCESS.contains(&name) || name == "include" && statement.words.len() == 1 {
+        // `listen` has it, which older versions know as well.
+        let is_http2 = name == "http2" && statement.words.len() == 1;
+        if is_http2 || OF_THE_PROCESS.contains(&name) || name == "include" && statement.words.len() == 1 {
             return;
         }
         if is_rejected || name.ends_with("_by_lua_block") {
@@ -179,6 +181,9 @@ impl NginxWriter<'_> {
             }
             line += &format!(" {word}");
         }
+        if self.old.doors[door].has_http2 && !listen.words.iter().any(|word| word == "http2") {
+            line += " http2";
+        }
         let address = address.to_string();
         self.replaced(listen.text(), format!("listen {address}"));
         self.line(&format!("{line};"), Some(StatementPlace::of(listen)));
@@ -201,7 +206,7 @@ impl NginxWriter<'_> {
         let mut words = statement.words.clone();
         let Some(first) = words.first_mut() else { return Some(words) };
         match statement.name.as_str() {
-            "server" | "proxy_pass" => *first = self.server(first),
+            "server" | "proxy_pass" | "fastcgi_pass" => *first = self.server(first),
             "set" => {
                 if let Some(value) = words.get_mut(1) {
                     *value = self.value(value);
@@ -255,7 +260,10 @@ impl NginxWriter<'_> {
         let Some(address) = self.stand_ins.server(self.old, authority) else { return plain_scheme(written) };
         let stand_in = address.to_string();
         self.replaced(authority, stand_in.clone());
-        plain_scheme(&written.replacen(authority, &stand_in, 1))
+        // A colon ends the path of a socket.
+        let whole = format!("{authority}:");
+        let is_socket = authority.starts_with("unix:") && written.contains(&whole);
+        plain_scheme(&written.replacen(if is_socket { &whole } else { authority }, &stand_in, 1))
     }
 
     /// Replaces a server in a value of a variable.

@@ -45,7 +45,7 @@ fn servers_locations_and_conditions_are_facts() {
     let old = old(SITE);
     assert_eq!(
         old.doors,
-        [OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false }]
+        [OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false }]
     );
     let servers: Vec<_> =
         old.servers.iter().map(|server| (server.address.as_str(), server.group.as_str())).collect();
@@ -138,8 +138,41 @@ fn addresses_servers_and_files_are_replaced_and_each_block_has_a_mark() {
 #[test]
 fn what_requests_cannot_reach_is_named() {
     let old = old(
-        "stream { server { listen 1; } }\nhttp { server { listen unix:/a; limit_conn a 1; location / { fastcgi_pass b; } } }",
+        "stream { server { listen 1; } }\nhttp { server { listen unix:/a; limit_conn a 1000; location / { uwsgi_pass b; } } }",
     );
     let untested: Vec<&str> = old.untested.iter().map(|(place, _)| place.text.as_str()).collect();
-    assert_eq!(untested, ["stream", "listen unix:/a", "limit_conn a 1", "fastcgi_pass b"]);
+    assert_eq!(untested, ["stream", "listen unix:/a", "limit_conn a 1000", "uwsgi_pass b"]);
+}
+
+#[test]
+fn sockets_applications_concurrent_requests_and_http2_are_facts() {
+    let old = old(
+        "upstream php { server unix:/run/a.sock; server 10.0.0.1:9000; }\n\
+         server { listen 443 ssl; http2 on; limit_conn a 2; location /a { fastcgi_pass php; }\n\
+         location /b { fastcgi_pass unix:/run/b.sock; } location /c { proxy_pass http://unix:/run/c.sock:/x; } }",
+    );
+    let servers: Vec<_> =
+        old.servers.iter().map(|server| (server.address.as_str(), server.is_fastcgi)).collect();
+    let expected = [
+        ("unix:/run/a.sock", true),
+        ("10.0.0.1:9000", true),
+        ("unix:/run/b.sock", true),
+        ("unix:/run/c.sock", false),
+    ];
+    assert_eq!(servers, expected);
+    assert!(old.doors[0].has_http2, "{:?}", old.doors);
+    let limits = old.sites[0].rules.iter().flat_map(|rule| &rule.conditions);
+    assert_eq!(limits.filter(|condition| **condition == OldCondition::AtOnce(5)).count(), 1);
+    assert_eq!(old.untested, Vec::new());
+    let made = original(&old, &stand_ins(&old)).text;
+    for line in [
+        "listen 127.0.0.9:4000 ssl http2;",
+        "server 127.0.0.9:5000;",
+        "fastcgi_pass php;",
+        "fastcgi_pass 127.0.0.9:5002;",
+        "proxy_pass http://127.0.0.9:5003/x;",
+    ] {
+        assert_eq!(made.lines().filter(|known| known.trim() == line).count(), 1, "{line}\n{made}");
+    }
+    assert!(!made.contains("http2 on"), "{made}");
 }

@@ -206,7 +206,7 @@ pub(crate) fn write_response(
     let computed =
         subject.values(ctx, policies, request, &request.texts).map(|values| values.with_known(later));
     // Location is rewritten to the scheme of the client.
-    let has_variables = headers.has_variables() || policies.settings.location;
+    let has_variables = headers.has_variables() || policies.settings.location.is_some();
     let known = (&fields, computed.as_ref());
     let values = VariableValues {
         upstream: &upstream.name,
@@ -225,7 +225,8 @@ pub(crate) fn write_response(
         let mut all = ctx.snapshot.plan.upstreams[routed.upstream.get()].servers.iter();
         all.any(|known| known.authority == server && known.tls.is_some())
     };
-    let location = policies.settings.location.then(|| LocationRewrite {
+    let location = policies.settings.location.map(|urls| LocationRewrite {
+        urls,
         servers: &servers,
         server_has_tls: has_tls(),
         client_scheme: values.scheme,
@@ -270,7 +271,7 @@ fn sent_host<'a>(
 fn is_response_edited(policies: &RoutePolicies, request: &CurrentRequest, has_page: bool) -> bool {
     let config::Policies { response_headers, location, cookies, cors, options, .. } = &*policies.settings;
     let Texts { split_cookie, rate_limit, .. } = &request.texts;
-    *location
+    location.is_some()
         || has_page
         || !response_headers.is_empty()
         || cookies.is_some()

@@ -31,8 +31,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// With --prove, the other proxy and Vanward run side by side on loopback, and get the same generated requests. The
 /// report lists every difference, and what no request reached. The exit code is 0 if nothing differs and everything
 /// was reached, 1 for differences, and 98 if something could not be reached or started. It supports nginx, haproxy,
-/// caddy and varnish, which must be installed. Servers of FastCGI, limits of concurrent requests, WebSockets and
-/// HTTP/2 are not tested.
+/// caddy and varnish, which must be installed. HTTP/3, client certificates, and servers of uwsgi, SCGI, gRPC and
+/// memcached are not tested.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AdaptArgs {
@@ -62,19 +62,20 @@ pub(crate) struct AdaptArgs {
 
     /// Run the other proxy and Vanward side by side, and report every difference. Vanward has the translated
     /// configuration, or that of CANDIDATE.
-    #[cfg(feature = "lab")]
     #[arg(long, value_name = "CANDIDATE", num_args = 0..=1, conflicts_with_all = ["check", "output"])]
     prove: Option<Option<PathBuf>>,
 
     /// Maximum number of generated requests of --prove.
-    #[cfg(feature = "lab")]
     #[arg(long, value_name = "N", requires = "prove", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     requests: u32,
 
     /// Seed of the generated requests of --prove.
-    #[cfg(feature = "lab")]
     #[arg(long, value_name = "N", requires = "prove", default_value_t = 1)]
     seed: u64,
+
+    /// Write the report of --prove to this file, as an HTML page.
+    #[arg(long, value_name = "FILE", requires = "prove")]
+    html: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -104,6 +105,9 @@ enum OtherProxy {
 }
 
 pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
+    if let (Some(_), Some(missing)) = (&arguments.prove, super::features::LAB.missing()) {
+        return super::fail(super::USAGE, format_args!("--prove: {missing}"));
+    }
     let (name, text) = match read(&arguments.file) {
         Ok(read) => read,
         Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", arguments.file.display())),
@@ -195,6 +199,7 @@ fn proved(
         requests: arguments.requests as usize,
         seed: arguments.seed,
         json: arguments.json,
+        html: arguments.html.as_deref(),
     };
     prove::run(&asked, &mut |pattern| included(folder, pattern))
 }

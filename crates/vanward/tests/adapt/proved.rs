@@ -71,6 +71,90 @@ sub vcl_recv {
 }
 ";
 
+/// Paths, URLs and cookies of servers as nginx has them; WebSockets, concurrent requests.
+const NGINX_SERVERS: &str = "events {}
+http {
+    limit_conn_zone $binary_remote_addr zone=each:1m;
+    map $http_upgrade $connection { default upgrade; '' close; }
+    upstream app { server 10.0.0.1:3000; }
+    server {
+        listen 80;
+        server_name example.com;
+        location / { proxy_pass http://app/; proxy_redirect default; }
+        location /app/ { proxy_pass http://app/; proxy_set_header Host $host; }
+        location /v1/ {
+            proxy_pass http://10.0.0.3:8080/api/;
+            proxy_redirect default;
+            proxy_redirect /api/ /v1/;
+            proxy_cookie_path /api/ /v1/;
+        }
+        location /chat/ {
+            proxy_pass http://app;
+            proxy_http_version 1.1;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection $connection;
+        }
+        location /few/ { proxy_pass http://app; limit_conn each 2; }
+    }
+}
+";
+
+const NGINX_TLS: &str = "events {}
+http {
+    server {
+        listen 443 ssl http2;
+        server_name example.com;
+        ssl_certificate /nowhere/cert.pem;
+        ssl_certificate_key /nowhere/key.pem;
+        location / { proxy_pass http://10.0.0.1:3000; proxy_set_header Host $host; }
+        location /api/ { return 403; }
+    }
+}
+";
+
+const NGINX_PHP: &str = "events {}
+http {
+    upstream php { server unix:/nowhere/php.sock; }
+    server {
+        listen 80;
+        server_name example.com;
+        root /nowhere/www;
+        location / { return 404; }
+        location ~ \\.php$ {
+            fastcgi_pass php;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_param QUERY_STRING $query_string;
+            fastcgi_param REQUEST_METHOD $request_method;
+            fastcgi_param REQUEST_URI $request_uri;
+            fastcgi_param CONTENT_TYPE $content_type;
+            fastcgi_param CONTENT_LENGTH $content_length;
+            fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+            fastcgi_param APP_ENV production;
+        }
+    }
+}
+";
+
+/// Automatic HTTPS beside sites of HTTP.
+const CADDY_HTTPS: &str = "example.com {
+    respond /private* 403
+    reverse_proxy 10.0.0.1:3000
+}
+http://plain.example {
+    respond plain
+}
+";
+
+/// The built-in subroutines decide what is stored.
+const VARNISH_CACHE: &str = "vcl 4.1;
+backend site { .host = \"10.0.0.1\"; .port = \"3000\"; }
+sub vcl_recv {
+    if (req.url ~ \"^/static/\") {
+        unset req.http.Cookie;
+    }
+}
+";
+
 /// Each kind, its program, and a configuration.
 const ALL: [(&str, &str, &str); 4] = [
     ("nginx", "nginx", NGINX),
@@ -135,6 +219,65 @@ fn right_translations_are_proved() {
             assert!(ended.status.success(), "{kind}: {} {}", ended.output, ended.errors);
         }
     }
+}
+
+/// More configurations, each with what differed once.
+#[test]
+fn what_a_proof_found_is_right_now() {
+    for (kind, program, text) in [
+        ("nginx", "nginx", NGINX_SERVERS),
+        ("nginx", "nginx", NGINX_TLS),
+        ("nginx", "nginx", NGINX_PHP),
+        ("caddy", "caddy", CADDY_HTTPS),
+        ("varnish", "varnishd", VARNISH_CACHE),
+    ] {
+        if is_there(program) {
+            let ended = proved(kind, text, None);
+            assert!(ended.status.success(), "{text}: {} {}", ended.output, ended.errors);
+        }
+    }
+}
+
+#[test]
+fn planted_mistakes_in_concurrency_upgrades_http2_and_applications_are_found() {
+    if !is_there("nginx") {
+        return;
+    }
+    let limit = "how many requests a limit refused";
+    found("nginx", NGINX_SERVERS, ("max = 2", "max = 4"), limit, true, 23);
+    let path = ("normalize = true, path = \"/api\"", "path = \"/api\"");
+    found("nginx", NGINX_SERVERS, path, "the target that the server got", false, 11);
+    let paths = ("location = \"absolute\"", "location = true");
+    found("nginx", NGINX_SERVERS, paths, "the field location of the response", false, 10);
+    let cookies = ("cookies = { path = false }", "cookies = { path = true }");
+    found("nginx", NGINX_SERVERS, cookies, "the field set-cookie of the response", false, 10);
+    // HTTP/1.1 alone.
+    let report = proved("nginx", NGINX_TLS, Some(&adapted("nginx", NGINX_TLS).replace("address =", "http2 = false\naddress =")));
+    let report: Value = serde_json::from_str(&report.with_code(1).output).expect("JSON");
+    let curl = report["causes"][0]["curl"].as_str().unwrap_or_default();
+    assert!(curl.contains(" --http2 "), "{report}");
+    found("nginx", NGINX_PHP, ("production", "test"), "the field app_env that the server got", false, 9);
+}
+
+#[test]
+fn a_report_can_be_a_page() {
+    if !is_there("nginx") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("old"), NGINX).expect("it is writable");
+    let open = adapted("nginx", NGINX).replacen("allow = [\"10.0.0.0/8\"]", "allow = [\"0.0.0.0/0\"]", 1);
+    std::fs::write(folder.path().join("v.toml"), open).expect("it is writable");
+    let words = ["adapt", "nginx", "old", "--requests", "300", "--html", "a/page.html", "--prove", "v.toml"];
+    let ended = run_in(folder.path(), &words).with_code(1);
+    let page = std::fs::read_to_string(folder.path().join("a/page.html")).expect("it was written");
+    for part in ["<h2 id=\"open\">Open</h2>", "curl -i --path-as-is http", "<code>old:11</code>", "deny all", "✗ no request"] {
+        assert_eq!(page.contains(part), !part.starts_with('✗'), "{part}: {page}");
+    }
+    assert!(ended.output.contains("1. OPEN: "), "{ended:?}");
+    assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("<link"), "{page}");
+    let nowhere = ["adapt", "nginx", "old", "--requests", "20", "--html", "/dev/null/a", "--prove"];
+    assert!(run_in(folder.path(), &nowhere).with_code(1).errors.contains("/dev/null/a"), "no reason");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ::route::{BytePattern, DomainRewrite, ErrorPages, PageFor, RedirectStatus, SameSite, ValueRule};
+use ::route::{BytePattern, DomainRewrite, ErrorPages, MappedUrls, PageFor, RedirectStatus, SameSite, ValueRule};
 use ipnet::IpNet;
 use shape::Delay;
 
@@ -80,7 +80,7 @@ pub(crate) struct RouteWritten {
     pub(crate) rewrite: Option<Box<Element<RewriteWritten>>>,
     pub(crate) request_headers: Vec<Element<EditsWritten>>,
     pub(crate) response_headers: Vec<Element<EditsWritten>>,
-    pub(crate) location: Option<bool>,
+    pub(crate) location: Option<Option<MappedUrls>>,
     pub(crate) cookies: Option<Box<Element<CookiesWritten>>>,
     pub(crate) options: RouteOptions,
     pub(crate) retry: Option<Box<Element<Retry>>>,
@@ -295,10 +295,11 @@ const POLICIES: &[Declared<RouteWritten>] = {
         ),
         inherited!(
             "location",
-            Maybe(Switch),
+            Maybe(LOCATION),
             RouteWritten.location,
             "Maps Location, Content-Location and Refresh of responses back from the server's URLs to the \
-             client's. Default: only with `rewrite`.",
+             client's. `\"absolute\"` maps only URLs with the server's own host, not paths, nor URLs with the \
+             client's host. Default: `true` with `rewrite`.",
         ),
         inherited!(
             "cookies",
@@ -550,10 +551,24 @@ const AUTH: Inline<AuthWritten> = Inline {
     },
 };
 
+/// `true`, `false` or `"absolute"`.
+const LOCATION: Made<Unless<Switch>, Option<bool>, Option<MappedUrls>> = Made {
+    kind: Unless { word: "absolute", kind: Switch },
+    make: |written| match written {
+        None => Some(MappedUrls::Absolute),
+        Some(is_on) => is_on.then_some(MappedUrls::All),
+    },
+    written: |mapped| match mapped {
+        Some(MappedUrls::Absolute) => None,
+        other => Some(other.is_some()),
+    },
+};
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RewriteWritten {
     pub(crate) path: Option<Located<String>>,
     pub(crate) pattern: Option<Located<BytePattern>>,
+    pub(crate) normalize: Option<Located<bool>>,
     pub(crate) host: Option<Located<String>>,
 }
 
@@ -576,6 +591,13 @@ const REWRITE: Inline<RewriteWritten> = Inline {
                 RewriteWritten.pattern,
                 "A regular expression to match the path with, instead of the route's `path`. Other paths are \
                  not changed.",
+            ),
+            key!(
+                "normalize",
+                Maybe(At(Switch)),
+                RewriteWritten.normalize,
+                "Writes the rest of the path behind a prefix as it is read: escapes decoded where a path can have \
+                 the character, also `%2F`, and repeated slashes merged. Default: the rest stays as sent.",
             ),
             key!(
                 "host",

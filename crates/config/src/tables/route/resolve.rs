@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::route::{
     CONDITIONAL_BRANCHES_MAX, ClaimRules, ContentSyntax, CookieRewrite, FixedResponse, FixedResponseError,
-    HostRewrite, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split, SplitShare,
+    HostRewrite, MappedUrls, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split, SplitShare,
     TemplateScope, TemplateStage, TemplateUse, response_status,
 };
 
@@ -69,7 +69,7 @@ pub(crate) fn route(
             warn_of_idle(element, FOR_FILES, reader);
             // What a rewrite of the path maps back is of servers.
             if let Some(policies) = &mut policies {
-                (policies.cookies, policies.location) = (None, false);
+                (policies.cookies, policies.location) = (None, None);
             }
         }
         Some(Action::Upstream(_) | Action::Split(_) | Action::Named(_) | Action::Files(_)) | None => {}
@@ -461,7 +461,9 @@ fn policies(
         request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
         request_headers: edits(&written.request_headers, of_requests, names, reader)?,
         response_headers: edits(&written.response_headers, of_responses, names, reader)?,
-        location: written.location.unwrap_or(rewrite != Rewrite::default()),
+        location: written
+            .location
+            .unwrap_or_else(|| (rewrite != Rewrite::default()).then_some(MappedUrls::All)),
         rewrite: rewrite.into(),
         split_key: split_key.map(Box::new),
         cors: cors.map(Box::new),
@@ -525,7 +527,7 @@ fn rewrite(
     values: &NamedValues,
     reader: &mut Reader<'_>,
 ) -> Option<Rewrite> {
-    let RewriteWritten { path: to, pattern, host } = written;
+    let RewriteWritten { path: to, pattern, normalize, host } = written;
     let groups = match path {
         PathRule::Pattern(pattern) => Some(pattern),
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
@@ -538,6 +540,17 @@ fn rewrite(
             reader,
         );
     }
+    let of_prefix = to.is_some() && pattern.is_none() && matches!(path, PathRule::Prefix(_));
+    if let Some(Located { value: true, at }) = normalize
+        && !of_prefix
+    {
+        refuse(
+            at,
+            "rewrite.normalize is for the rest of a path behind a prefix",
+            "path without pattern, in a route for a prefix",
+            reader,
+        );
+    }
     let path = match to {
         Some(Located { value: to, at }) => {
             let rewrite = match (pattern, path) {
@@ -546,7 +559,10 @@ fn rewrite(
                 (None, PathRule::Prefix(prefix)) => PathRewrite::prefix(prefix, to, values),
                 (None, PathRule::Exact(_)) => PathRewrite::whole(to, values),
             };
-            Some(template(rewrite, "path", at, "a path such as /v1, or with variables /users/$1", reader)?)
+            let expected = "a path such as /v1, or with variables /users/$1";
+            let rewrite = template(rewrite, "path", at, expected, reader)?;
+            let normalizes = normalize.as_ref().is_some_and(|normalize| normalize.value);
+            Some(if normalizes { rewrite.normalized() } else { rewrite })
         }
         None => None,
     };

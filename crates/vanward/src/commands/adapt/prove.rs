@@ -6,6 +6,8 @@
 mod client;
 /// Servers behind both proxies.
 mod origins;
+/// The report as an HTML page.
+mod page;
 /// Starts programs.
 mod programs;
 
@@ -14,12 +16,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use prove::{
-    OldConfiguration, OldFileKind, OldProxy, Original, ProofCandidate, ProofEvidence, ProofOutcome,
-    ProofReport, ProofRequest, StandIns, Verdict,
+    OldConfiguration, OldFileKind, OldProxy, Original, ProofAnswer, ProofCandidate, ProofEvidence,
+    ProofOutcome, ProofReport, ProofRequest, RequestRow, StandIns, Verdict,
 };
 
 use super::super::{FAILED, verdict};
@@ -33,6 +35,8 @@ const REJECTED_MAX: usize = 50;
 const SPARE_LISTENERS: usize = 16;
 /// Requests are sent for at most this long.
 const RUN_MAX: Duration = Duration::from_secs(600);
+/// Concurrent requests that neither arrive nor are refused are queued, and their servers answer after this time.
+const AT_ONCE_MAX: Duration = Duration::from_secs(5);
 
 /// Configurations to prove.
 pub(super) struct ToProve<'p> {
@@ -45,6 +49,8 @@ pub(super) struct ToProve<'p> {
     pub(super) requests: usize,
     pub(super) seed: u64,
     pub(super) json: bool,
+    /// The file for the page.
+    pub(super) html: Option<&'p Path>,
 }
 
 /// Why there is no proof.
@@ -94,6 +100,13 @@ fn told(asked: &ToProve<'_>, proof: &ProofReport, beside: &str) -> ExitCode {
     if let Err(why) = super::super::demo::print(&text) {
         return super::super::fail(FAILED, why);
     }
+    if let Some(file) = asked.html {
+        let page = page::html(proof, asked.name, beside).map_err(|error| error.to_string());
+        let written = page.and_then(|page| write(file, &page).map_err(|error| error.to_string()));
+        if let Err(why) = written {
+            return super::super::fail(FAILED, format_args!("{}: {why}", file.display()));
+        }
+    }
     match proof.verdict() {
         Verdict::Same => ExitCode::SUCCESS,
         Verdict::Differs => ExitCode::from(FAILED),
@@ -123,8 +136,7 @@ impl Bench {
         // Workers of the old program may run as another user.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
             .map_err(undecided("a temporary folder"))?;
-        let names: Vec<String> = old.servers.iter().map(|server| server.group.clone()).collect();
-        let start = || ProofOrigins::start(&names).map_err(undecided("no port is free for the servers"));
+        let start = || ProofOrigins::start(&old.servers).map_err(undecided("no port is free for the servers"));
         let (their_origins, our_origins) = (start()?, start()?);
         let doors = ProofDoors::take(old.doors.len()).map_err(undecided("no port is free"))?;
         let spare = ProofDoors::take(SPARE_LISTENERS).map_err(undecided("no port is free"))?;
@@ -304,6 +316,33 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::write(path, text)
 }
 
+/// Sends requests at the same time. The servers answer when each one has arrived there, or was refused.
+fn at_once(
+    requests: &[ProofRequest],
+    send: impl Fn(&ProofRequest) -> ProofAnswer + Sync,
+    origins: &ProofOrigins,
+) -> Vec<ProofAnswer> {
+    let answered = AtomicUsize::new(0);
+    origins.hold();
+    std::thread::scope(|scope| {
+        let one = |request| {
+            let answer = send(request);
+            answered.fetch_add(1, Ordering::Relaxed);
+            answer
+        };
+        let one = &one;
+        let sent: Vec<_> = requests.iter().map(|request| scope.spawn(move || one(request))).collect();
+        let started = Instant::now();
+        while answered.load(Ordering::Relaxed) + origins.held() < requests.len()
+            && started.elapsed() < AT_ONCE_MAX
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        origins.release();
+        sent.into_iter().map(|sent| sent.join().unwrap_or_default()).collect()
+    })
+}
+
 /// The requests, and where they go.
 struct ProofRun {
     requests: Vec<ProofRequest>,
@@ -319,14 +358,23 @@ impl ProofRun {
         let client = ProofClient::new()?;
         let started = Instant::now();
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-        for request in &self.requests {
+        let are_together = |one: &ProofRequest, next: &ProofRequest| {
+            one.row == RequestRow::AtOnce && (one.row, one.client) == (next.row, next.client)
+        };
+        for requests in self.requests.chunk_by(are_together) {
             if self.stop.load(Ordering::Relaxed) || started.elapsed() > RUN_MAX {
                 break;
             }
-            let Some(door) = self.doors.get(request.door) else { continue };
+            let Some(door) = self.doors.get(requests[0].door) else { continue };
             for ((addresses, origins), outcomes) in [(&self.theirs, &mut theirs), (&self.ours, &mut ours)] {
-                let answer = client.send(addresses[request.door], door, request);
-                outcomes.push(ProofOutcome { answer, seen: origins.take(request.number) });
+                let address = addresses[requests[0].door];
+                let answers = match requests {
+                    [request] => vec![client.send(address, door, request)],
+                    several => at_once(several, |request| client.send(address, door, request), origins),
+                };
+                for (request, answer) in requests.iter().zip(answers) {
+                    outcomes.push(ProofOutcome { answer, seen: origins.take(request.number) });
+                }
             }
         }
         Ok((theirs, ours))

@@ -1,5 +1,8 @@
 //! Sends requests to a proxy, each on its own connection and from its own address.
 
+/// HTTP/2.
+mod http2;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -15,8 +18,13 @@ use socket2::{Domain, Socket, Type};
 /// Without a byte for so long, a response is missing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A message of a WebSocket: `ping!`, with a mask of zeros (RFC 6455 §5.2).
+const MESSAGE: &[u8] = b"\x81\x85\0\0\0\0ping!";
+
 pub(super) struct ProofClient {
     tls: Arc<ClientConfig>,
+    /// The same for HTTP/2.
+    http2: Arc<ClientConfig>,
 }
 
 impl ProofClient {
@@ -29,7 +37,9 @@ impl ProofClient {
         let mut tls = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         tls.resumption = rustls::client::Resumption::disabled();
-        Ok(Self { tls: Arc::new(tls) })
+        let mut http2 = tls.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self { tls: Arc::new(tls), http2: Arc::new(http2) })
     }
 
     /// Sends a request to an address that stands in for a door.
@@ -58,8 +68,10 @@ impl ProofClient {
         }
         let name = ServerName::try_from(request.host.clone());
         let name = name.unwrap_or_else(|_| ServerName::IpAddress(address.ip().into()));
-        let connection = ClientConnection::new(Arc::clone(&self.tls), name).map_err(std::io::Error::other)?;
-        Ok(transfer(StreamOwned::new(connection, stream), door, request))
+        let settings = Arc::clone(if request.is_http2 { &self.http2 } else { &self.tls });
+        let connection = ClientConnection::new(settings, name).map_err(std::io::Error::other)?;
+        let stream = StreamOwned::new(connection, stream);
+        Ok(if request.is_http2 { http2::transfer(stream, door, request) } else { transfer(stream, door, request) })
     }
 }
 
@@ -79,7 +91,12 @@ fn transfer(mut stream: impl Read + Write, door: &OldDoor, request: &ProofReques
     let _ = stream.write_all(&request.bytes(door)).and_then(|()| stream.flush());
     let mut wire = ResponseWire::new(&request.method);
     let mut piece = vec![0; 64 << 10];
+    let mut has_spoken = !request.is_upgrade();
     loop {
+        if !has_spoken && wire.has_switched() {
+            has_spoken = true;
+            let _ = stream.write_all(MESSAGE).and_then(|()| stream.flush());
+        }
         match stream.read(&mut piece) {
             Ok(0) => return wire.answer("the connection was closed"),
             Ok(length) => {

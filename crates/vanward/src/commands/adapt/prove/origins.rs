@@ -1,16 +1,22 @@
 //! Servers behind both proxies. They note each request, and answer as its field says.
 
+/// Applications behind FastCGI.
+mod application;
+
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
-use prove::{MARK, OriginBehaviour, SeenRequest};
+use prove::{MARK, OldServer, OriginBehaviour, SeenRequest, WEBSOCKET_ACCEPT};
 
 /// Longer heads and bodies end the connection.
 const HEAD_BYTES_MAX: u64 = 256 << 10;
 const BODY_BYTES_MAX: u64 = 8 << 20;
+/// A late response comes by then, even if it is still held.
+const HELD_MAX: Duration = Duration::from_secs(30);
 
 /// Servers of one proxy; they end when this is dropped.
 pub(super) struct ProofOrigins {
@@ -23,20 +29,72 @@ struct Notes {
     is_over: AtomicBool,
     /// By the number of the request.
     seen: Mutex<HashMap<usize, Vec<SeenRequest>>>,
+    late: Mutex<LateResponses>,
+    changed: Condvar,
+}
+
+/// Responses that wait for others.
+#[derive(Default)]
+struct LateResponses {
+    are_held: bool,
+    count: usize,
+}
+
+impl Notes {
+    /// Notes a request. Returns the response, once it is due, and its kind.
+    fn noted(&self, seen: SeenRequest, name: &str) -> (Vec<u8>, OriginBehaviour) {
+        let mark = seen.field(&MARK.to_ascii_lowercase()).unwrap_or_default().to_owned();
+        let mut words = mark.split(' ');
+        let number = words.next().and_then(|word| word.parse::<usize>().ok());
+        let behaviour = words.next().and_then(OriginBehaviour::parse).unwrap_or(OriginBehaviour::Page);
+        let answer = answer(&seen, behaviour, name);
+        if let Some(number) = number {
+            let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(number).or_default().push(seen);
+        }
+        if behaviour == OriginBehaviour::Late {
+            self.hold_late();
+        }
+        (answer, behaviour)
+    }
+
+    fn hold_late(&self) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.count += 1;
+        // It ends with the release, or with the time.
+        drop(self.changed.wait_timeout_while(late, HELD_MAX, |late| late.are_held));
+    }
 }
 
 impl ProofOrigins {
-    /// Starts servers, named by these texts.
-    pub(super) fn start(names: &[String]) -> std::io::Result<Self> {
+    /// Starts a stand-in for each server.
+    pub(super) fn start(servers: &[OldServer]) -> std::io::Result<Self> {
         let notes = Arc::new(Notes::default());
         let mut addresses = Vec::new();
-        for (server, name) in names.iter().enumerate() {
+        for (index, server) in servers.iter().enumerate() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             addresses.push(listener.local_addr()?);
-            let (notes, name) = (Arc::clone(&notes), name.clone());
-            std::thread::spawn(move || accept(&listener, server, &name, &notes));
+            let (notes, name) = (Arc::clone(&notes), server.group.clone());
+            let speak: Speak = if server.is_fastcgi { application::serve } else { serve };
+            std::thread::spawn(move || accept(&listener, index, &name, &notes, speak));
         }
         Ok(Self { addresses, notes })
+    }
+
+    /// Holds late responses from now on.
+    pub(super) fn hold(&self) {
+        *self.notes.late.lock().unwrap_or_else(PoisonError::into_inner) =
+            LateResponses { are_held: true, count: 0 };
+    }
+
+    /// The number of responses that are held.
+    pub(super) fn held(&self) -> usize {
+        self.notes.late.lock().unwrap_or_else(PoisonError::into_inner).count
+    }
+
+    pub(super) fn release(&self) {
+        self.notes.late.lock().unwrap_or_else(PoisonError::into_inner).are_held = false;
+        self.notes.changed.notify_all();
     }
 
     /// Returns what servers saw of a request, and forgets it.
@@ -55,7 +113,10 @@ impl Drop for ProofOrigins {
     }
 }
 
-fn accept(listener: &TcpListener, server: usize, name: &str, notes: &Arc<Notes>) {
+/// Answers the requests of a connection.
+type Speak = fn(&TcpStream, usize, &str, &Notes) -> Option<()>;
+
+fn accept(listener: &TcpListener, server: usize, name: &str, notes: &Arc<Notes>, speak: Speak) {
     for stream in listener.incoming() {
         if notes.is_over.load(Ordering::Relaxed) {
             return;
@@ -63,7 +124,7 @@ fn accept(listener: &TcpListener, server: usize, name: &str, notes: &Arc<Notes>)
         let Ok(stream) = stream else { continue };
         let (name, notes) = (name.to_owned(), Arc::clone(notes));
         // It ends with the connection, which ends with the proxy.
-        std::thread::spawn(move || serve(&stream, server, &name, &notes));
+        std::thread::spawn(move || speak(&stream, server, &name, &notes));
     }
 }
 
@@ -73,20 +134,35 @@ fn serve(stream: &TcpStream, server: usize, name: &str, notes: &Notes) -> Option
     let mut writer = stream.try_clone().ok()?;
     loop {
         let (seen, is_last) = read(&mut reader, &mut writer, server)?;
-        let mark = seen.field(&MARK.to_ascii_lowercase()).unwrap_or_default().to_owned();
-        let mut words = mark.split(' ');
-        let number = words.next().and_then(|word| word.parse::<usize>().ok());
-        let behaviour = words.next().and_then(OriginBehaviour::parse).unwrap_or(OriginBehaviour::Page);
-        let answer = answer(&seen, behaviour, name);
-        if let Some(number) = number {
-            let mut all = notes.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(number).or_default().push(seen);
+        let is_upgrade = seen.field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
+        let (answer, behaviour) = notes.noted(seen, name);
+        if is_upgrade && behaviour == OriginBehaviour::Page {
+            return websocket(&mut reader, &mut writer);
         }
         writer.write_all(&answer).ok()?;
         if is_last {
             return None;
         }
     }
+}
+
+/// Speaks WebSocket (RFC 6455 §5): greets, and sends the first message of the client back.
+fn websocket(reader: &mut OriginReader, writer: &mut TcpStream) -> Option<()> {
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {WEBSOCKET_ACCEPT}\r\n\r\n"
+    );
+    writer.write_all(head.as_bytes()).ok()?;
+    writer.write_all(b"\x81\x05hello").ok()?;
+    let mut frame = [0; 6];
+    reader.read_exact(&mut frame).ok()?;
+    let [_, length, mask @ ..] = frame;
+    let mut message = vec![0; usize::from(length & 0x7f)];
+    reader.read_exact(&mut message).ok()?;
+    for (byte, mask) in message.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= mask;
+    }
+    writer.write_all(&[&[0x81, message.len() as u8], &message[..]].concat()).ok()
 }
 
 type OriginReader = BufReader<TcpStream>;
@@ -173,6 +249,8 @@ fn answer(seen: &SeenRequest, behaviour: OriginBehaviour, name: &str) -> Vec<u8>
         }
         OriginBehaviour::Cacheable => ("200 OK", "Cache-Control: public, max-age=3600\r\n".to_owned()),
         OriginBehaviour::Private => ("200 OK", "Cache-Control: private, max-age=3600\r\n".to_owned()),
+        OriginBehaviour::Moved => ("302 Found", "Location: /moved?a=b\r\n".to_owned()),
+        OriginBehaviour::Late => ("200 OK", String::new()),
     };
     let body = format!(
         "{} of {name}\n{}",
