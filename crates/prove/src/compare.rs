@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{ProofAnswer, ProofOutcome, SeenRequest};
 use crate::old::OldConfiguration;
-use crate::request::{MARK, ProofRequest};
+use crate::request::{MARK, ProofRequest, SHARE};
 use crate::stand_in::StandIns;
 
 /// The aspect in which outcomes differ.
@@ -198,6 +198,7 @@ impl Comparer<'_> {
         };
         let mut answer = outcome.answer.clone();
         answer.fields = of_fields(&answer.fields);
+        answer.fields.retain_mut(|(name, value)| name != "vary" || !without_share(value).is_empty());
         let mut seen: Vec<SeenRequest> = outcome
             .seen
             .iter()
@@ -249,12 +250,20 @@ impl Comparer<'_> {
         if groups(theirs) != groups(ours) {
             return found.add(Aspect::Asked, self.summary(theirs), self.summary(ours));
         }
+        let has_cache = self.old.has_cache();
         for (their, our) in theirs.seen.iter().zip(&ours.seen) {
             if their.method != our.method {
-                found.add(Aspect::Method, their.method.clone(), our.method.clone());
+                if has_cache && (their.method.as_str(), our.method.as_str()) == ("GET", "HEAD") {
+                    self.tolerate(rules::WHOLE, request);
+                } else {
+                    found.add(Aspect::Method, their.method.clone(), our.method.clone());
+                }
             }
             if their.target != our.target {
-                found.add(Aspect::Target, their.target.clone(), our.target.clone());
+                match rules::of_target(self.old.peer, request) {
+                    Some(rule) => self.tolerate(rule, request),
+                    None => found.add(Aspect::Target, their.target.clone(), our.target.clone()),
+                }
             }
             if their.body != our.body {
                 let shown = |seen: &SeenRequest| format!("{} bytes", seen.body.len());
@@ -263,12 +272,12 @@ impl Comparer<'_> {
             for name in names(&their.fields, &our.fields) {
                 let (theirs, ours) = (values(&their.fields, &name), values(&our.fields, &name));
                 if theirs == ours
-                    || name.eq_ignore_ascii_case(MARK)
+                    || [MARK, SHARE].iter().any(|own| name.eq_ignore_ascii_case(own))
                     || FREE_SERVER_FIELDS.contains(&name.as_str())
                 {
                     continue;
                 }
-                match rules::of_server_field(request, &name, &theirs, &ours) {
+                match rules::of_server_field(has_cache, request, &name, &theirs, &ours) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
                 }
@@ -340,6 +349,13 @@ impl FoundDifferences {
         let (theirs, ours) = (cut(&theirs, SHOWN_MAX), cut(&ours, SHOWN_MAX));
         self.all.push(ProofDifference { request: self.request, aspect, theirs, ours, is_open: false });
     }
+}
+
+/// Removes the field of a proof from a value of Vary.
+fn without_share(value: &mut String) -> &str {
+    let rest = value.split(',').map(str::trim).filter(|name| !name.eq_ignore_ascii_case(SHARE));
+    *value = rest.collect::<Vec<_>>().join(", ");
+    value
 }
 
 /// Whether a proxy wrote the page itself: with nothing from the configuration in it.

@@ -62,8 +62,11 @@ pub fn generate(old: &OldConfiguration, seed: u64, count: usize) -> Vec<ProofReq
     let mut requests = made.requests;
     requests.truncate(room);
     requests.extend(bursts);
+    let (has_cache, mut share) = (old.has_cache(), 0);
     for (number, request) in requests.iter_mut().enumerate() {
         request.number = number;
+        share = if request.follows { share } else { number };
+        request.share = has_cache.then_some(share);
         if request.row == RequestRow::Alone {
             // Each has its own client, so that limits of clients meet only those that are for them.
             let inside =
@@ -129,13 +132,25 @@ impl RequestGenerator<'_> {
             for (behaviour, _) in OriginBehaviour::usual() {
                 let mut request = self.blank(site, &host, "/page");
                 request.behaviour = *behaviour;
-                // Twice, for a cache.
-                self.requests.push(request.clone());
-                self.requests.push(request);
+                self.stored(request);
             }
             for path in PATHS {
                 let request = self.blank(site, &host, path);
                 self.add_http2(request);
+            }
+        }
+    }
+
+    /// Adds a request twice, for a cache, and a third time for other users.
+    fn stored(&mut self, request: ProofRequest) {
+        self.requests.push(request.clone());
+        let again = ProofRequest { follows: true, ..request };
+        self.requests.push(again.clone());
+        if self.old.has_cache() {
+            for (name, value) in [("Authorization", "Bearer token"), ("Cookie", "session=1")] {
+                let mut other = again.clone();
+                set_field(&mut other, name, Some(value.to_owned()));
+                self.requests.push(other);
             }
         }
     }
@@ -305,6 +320,8 @@ impl RequestGenerator<'_> {
             aim: None,
             row: RequestRow::Alone,
             is_http2: false,
+            follows: false,
+            share: None,
         }
     }
 

@@ -44,7 +44,7 @@ pub use generate::generate;
 pub use json::json;
 pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, StatementPlace};
 pub use report::{DifferenceCause, ProofEvidence, ProofReport, Verdict, report};
-pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, WEBSOCKET_ACCEPT};
+pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, SHARE, WEBSOCKET_ACCEPT};
 pub use shown::{ShownLine, ShownOutcome, ShownServer};
 pub use stand_in::{BlockMark, Original, Replaced, StandIns, files};
 pub use text::text;

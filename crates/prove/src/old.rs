@@ -151,6 +151,15 @@ impl OldConfiguration {
         }
     }
 
+    /// Whether the old proxy stores responses.
+    pub(crate) fn has_cache(&self) -> bool {
+        fn is_stored(statement: &Statement) -> bool {
+            statement.name == "proxy_cache" && statement.word(0) != "off"
+                || statement.inner().iter().any(is_stored)
+        }
+        self.peer == OldProxy::Varnish || self.statements.iter().any(is_stored)
+    }
+
     /// Returns the door's index, and adds the door if it is new.
     pub(crate) fn door(&mut self, door: OldDoor) -> usize {
         let is_same = |known: &OldDoor| known.host == door.host && known.port == door.port;

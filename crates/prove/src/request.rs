@@ -62,6 +62,9 @@ impl OriginBehaviour {
     }
 }
 
+/// The field by which servers vary stored responses: each request has its own, so that none depends on earlier ones.
+pub const SHARE: &str = "X-Vanward-Share";
+
 /// How a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestRow {
@@ -103,6 +106,10 @@ pub struct ProofRequest {
     pub row: RequestRow,
     /// Whether it is sent as HTTP/2.
     pub is_http2: bool,
+    /// Whether it may get what is stored for the request before.
+    pub follows: bool,
+    /// The number of the request whose stored response it may get; none where nothing is stored.
+    pub share: Option<usize>,
 }
 
 impl ProofRequest {
@@ -130,6 +137,9 @@ impl ProofRequest {
         let authority = door.authority(&self.host);
         let mut head = format!("{} {} HTTP/1.1\r\nHost: {authority}\r\n", self.method, self.target);
         let _ = write!(head, "{MARK}: {} {}\r\n", self.number, self.behaviour.word());
+        if let Some(share) = self.share {
+            let _ = write!(head, "{SHARE}: {share}\r\n");
+        }
         for (name, value) in &self.fields {
             let _ = write!(head, "{name}: {value}\r\n");
         }
@@ -181,6 +191,9 @@ impl ProofRequest {
         if self.behaviour != OriginBehaviour::Page {
             let _ = write!(line, "  # the server answers: {}", self.behaviour.word());
         }
+        if self.follows && self.share.is_some() {
+            line += "  # behind the same request without what is special here";
+        }
         line
     }
 }
@@ -213,6 +226,8 @@ pub(crate) mod tests {
             aim: None,
             row: RequestRow::Alone,
             is_http2: false,
+            follows: false,
+            share: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::answer::ProofOutcome;
 use crate::compare::{Aspect, FREE_FIELDS, FREE_SERVER_FIELDS};
 use crate::old::OldConfiguration;
-use crate::request::MARK;
+use crate::request::{MARK, SHARE};
 use crate::stand_in::StandIns;
 
 /// Bodies are cut, in characters.
@@ -40,7 +40,8 @@ pub(crate) fn outcome(
     let original = |text: &str| stand_ins.original(old, text);
     let fields = |fields: &[(String, String)], free: &[&str], differing: Option<&String>| {
         let shown = fields.iter().filter(|(name, _)| {
-            !free.contains(&name.as_str()) && !name.eq_ignore_ascii_case(MARK) || differing == Some(name)
+            let is_own = [MARK, SHARE].iter().any(|own| name.eq_ignore_ascii_case(own));
+            !free.contains(&name.as_str()) && !is_own || differing == Some(name)
         });
         let line = |(name, value): &(String, String)| ShownLine {
             text: format!("{name}: {}", original(value)),

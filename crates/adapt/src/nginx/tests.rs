@@ -154,7 +154,7 @@ fn urls_and_cookies_of_servers_are_mapped_as_nginx_does() {
     let absolute = "location = \"absolute\"";
     let kept = "cookies = { path = false }";
     let cases: [(&str, &[&str]); 9] = [
-        ("", &["rewrite = { normalize = true, path = \"/\", host = \"u\" }", absolute, kept]),
+        ("", &["rewrite = { path = \"/\", normalize = true, host = \"u\" }", absolute, kept]),
         ("proxy_redirect off;", &["location = false", kept]),
         ("proxy_redirect default; proxy_redirect / /app/;", &["location = true", kept]),
         ("proxy_redirect http://u/ /app/;", &[absolute, kept]),

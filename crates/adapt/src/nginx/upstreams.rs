@@ -388,12 +388,14 @@ impl<'s> NginxAdapter<'s> {
                 let why = "paths are joined with one slash between them";
                 self.note(pass, RemarkKind::Differs, why, "");
             }
+            let bare = uri.trim_end_matches('/');
+            let bare = if bare.is_empty() { "/" } else { bare };
+            entry.options.extend("rewrite", ("path", bare.into()), from(pass));
             if merges {
                 let why = StatementOrigin::Default("nginx sends a path as it has read it");
                 entry.options.extend("rewrite", ("normalize", true.into()), vec![why]);
             }
-            let bare = uri.trim_end_matches('/');
-            if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
+            return;
         };
         entry.options.extend("rewrite", ("path", to.into()), from(pass));
     }

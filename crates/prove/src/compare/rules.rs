@@ -112,8 +112,11 @@ fn is_met(request: &ProofRequest, ours: &OutcomeSide) -> bool {
     named.is_some_and(|(_, named)| ours.answer.field("etag") == Some(named))
 }
 
-/// The rule by which a field to a server may differ.
+pub(super) const WHOLE: &str = "caches fetch whole responses: GET, without conditions and ranges";
+
+/// The rule by which a field to a server may differ. `has_cache`: the old proxy stores responses.
 pub(super) fn of_server_field(
+    has_cache: bool,
     request: &ProofRequest,
     name: &str,
     theirs: &[String],
@@ -131,12 +134,23 @@ pub(super) fn of_server_field(
             "the case of Host"
         }
         "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
+        "range" | "if-none-match" | "if-modified-since" if has_cache && theirs.is_empty() => WHOLE,
         name if OF_CGI.contains(&name) && theirs.is_empty() => {
             "applications get the parameters of CGI from Vanward"
+        }
+        name if request.is_upgrade() && (name == "upgrade" || name.starts_with("sec-websocket")) && ours.is_empty() => {
+            "applications get no upgrades"
         }
         "server_software" | "remote_port" => "parameters of the proxy and the connection",
         _ => return None,
     })
+}
+
+/// The rule by which a server may get another target.
+pub(super) fn of_target(peer: OldProxy, request: &ProofRequest) -> Option<&'static str> {
+    let path = request.path().to_ascii_lowercase();
+    let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
+    (peer == OldProxy::Nginx && has_dots).then_some("nginx resolves dot segments, and servers get them from Vanward")
 }
 
 /// The values of a field in both responses.
@@ -166,6 +180,8 @@ pub(super) fn of_field(
         }
         "retry-after" if values.theirs.is_empty() => "Retry-After of limits",
         "www-authenticate" if is_same_type => "the challenge says that names and passwords are UTF-8",
+        // RFC 9110 §15.4.5: it describes a response that the client has.
+        "content-type" if theirs.answer.status == 304 && values.ours.is_empty() => "Content-Type in 304",
         "content-type" if is_file && is_same_type => "charset of files",
         "cache-status" if values.theirs.is_empty() => "Cache-Status from Vanward",
         "vary" if values.theirs.is_empty() && is_accept_encoding(values.ours) => {

@@ -323,14 +323,13 @@ fn at_once(
     origins: &ProofOrigins,
 ) -> Vec<ProofAnswer> {
     let answered = AtomicUsize::new(0);
+    let one = &|request: &ProofRequest| {
+        let answer = send(request);
+        answered.fetch_add(1, Ordering::Relaxed);
+        answer
+    };
     origins.hold();
     std::thread::scope(|scope| {
-        let one = |request| {
-            let answer = send(request);
-            answered.fetch_add(1, Ordering::Relaxed);
-            answer
-        };
-        let one = &one;
         let sent: Vec<_> = requests.iter().map(|request| scope.spawn(move || one(request))).collect();
         let started = Instant::now();
         while answered.load(Ordering::Relaxed) + origins.held() < requests.len()

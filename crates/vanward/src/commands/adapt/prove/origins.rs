@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use prove::{MARK, OldServer, OriginBehaviour, SeenRequest, WEBSOCKET_ACCEPT};
+use prove::{MARK, OldServer, OriginBehaviour, SHARE, SeenRequest, WEBSOCKET_ACCEPT};
 
 /// Longer heads and bodies end the connection.
 const HEAD_BYTES_MAX: u64 = 256 << 10;
@@ -257,8 +257,11 @@ fn answer(seen: &SeenRequest, behaviour: OriginBehaviour, name: &str) -> Vec<u8>
         behaviour.word(),
         "A line of a page that can be compressed.\n".repeat(60)
     );
-    let body = if is_known || status.starts_with("304") { String::new() } else { body };
+    let body = if status.starts_with("304") { String::new() } else { body };
     let mut head = format!("HTTP/1.1 {status}\r\nETag: \"proof\"\r\nX-Powered-By: origin\r\n{more}");
+    if seen.field(&SHARE.to_ascii_lowercase()).is_some() {
+        head += &format!("Vary: {SHARE}\r\n");
+    }
     if !status.starts_with("304") {
         head += &format!("Content-Type: text/html\r\nContent-Length: {}\r\n", body.len());
     }

@@ -66,8 +66,8 @@ fn exchange(
         };
         let mut received = &piece[..length];
         loop {
-            let (count, event) =
-                connection.receive(received, NOW).map_err(|broken| broken.cause.why().to_owned())?;
+            let taken = connection.receive(received, NOW);
+            let (count, event) = taken.map_err(|broken| broken.why().to_owned())?;
             received = &received[count..];
             if event.is_none() && received.is_empty() {
                 break;
