@@ -8,7 +8,9 @@ pub use rules::MISSING_SCRIPT;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{ProofAnswer, ProofOutcome, SeenRequest};
-use crate::old::OldConfiguration;
+use adapt::statements::Statement;
+
+use crate::old::{OldConfiguration, OldDoor};
 use crate::request::{MARK, ProofRequest, SHARE};
 use crate::stand_in::StandIns;
 
@@ -126,8 +128,17 @@ pub(crate) const FREE_FIELDS: [&str; 12] = [
     "x-vanward-reached",
 ];
 /// Fields to servers that may differ.
-pub(crate) const FREE_SERVER_FIELDS: [&str; 8] =
-    ["connection", "keep-alive", "via", "te", "content-length", "transfer-encoding", "x-varnish", "expect"];
+pub(crate) const FREE_SERVER_FIELDS: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "via",
+    "te",
+    "content-length",
+    "transfer-encoding",
+    "x-varnish",
+    "expect",
+    "x-vanward-reached",
+];
 /// Statuses of refusals.
 const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];
 /// Parts of the pages of nginx, HAProxy and Varnish.
@@ -170,6 +181,10 @@ impl Comparer<'_> {
             self.tolerate(rule, request);
             return Vec::new();
         }
+        if their_status == our_status && self.is_split(&groups(&theirs), &groups(&ours)) {
+            self.tolerate("the part of a split that a client gets", request);
+            return Vec::new();
+        }
         if their_status != our_status {
             found.add(Aspect::Status, self.summary(&theirs), self.summary(&ours));
             if let Some(last) = found.all.last_mut() {
@@ -185,6 +200,15 @@ impl Comparer<'_> {
         self.fields(request, &theirs, &ours, &mut found);
         self.body(request, &theirs, &ours, &mut found);
         found.all
+    }
+
+    /// Whether both groups are parts of one split: another hash chooses.
+    fn is_split(&self, theirs: &[String], ours: &[String]) -> bool {
+        let is_part = |group: &str, split: &Statement| split.inner().iter().any(|part| part.word(0) == group);
+        let is_it = |split: &Statement| {
+            split.name == "split_clients" && theirs.iter().chain(ours).all(|group| is_part(group, split))
+        };
+        theirs != ours && theirs.len() == ours.len() && self.old.any(&is_it)
     }
 
     fn tolerate(&mut self, rule: &'static str, request: &ProofRequest) {
@@ -251,6 +275,7 @@ impl Comparer<'_> {
             return found.add(Aspect::Asked, self.summary(theirs), self.summary(ours));
         }
         let has_cache = self.old.has_cache();
+        let count = ours.seen.len();
         for (their, our) in theirs.seen.iter().zip(&ours.seen) {
             if their.method != our.method {
                 if has_cache && (their.method.as_str(), our.method.as_str()) == ("GET", "HEAD") {
@@ -259,7 +284,8 @@ impl Comparer<'_> {
                     found.add(Aspect::Method, their.method.clone(), our.method.clone());
                 }
             }
-            if their.target != our.target {
+            // An empty query is none.
+            if their.target.trim_end_matches('?') != our.target.trim_end_matches('?') {
                 match rules::of_target(self.old.peer, request) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::Target, their.target.clone(), our.target.clone()),
@@ -277,7 +303,8 @@ impl Comparer<'_> {
                 {
                     continue;
                 }
-                match rules::of_server_field(has_cache, request, &name, &theirs, &ours) {
+                let sides = (theirs.as_slice(), ours.as_slice());
+                match rules::of_server_field(has_cache, request, &name, sides, count) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
                 }
@@ -301,8 +328,12 @@ impl Comparer<'_> {
         for name in names(&theirs.answer.fields, &ours.answer.fields) {
             let (mut their, mut our) =
                 (values(&theirs.answer.fields, &name), values(&ours.answer.fields, &name));
-            if name == "location" {
-                their.iter_mut().chain(&mut our).for_each(|location| *location = resolved(request, location));
+            if name == "location"
+                && let Some(door) = self.old.doors.get(request.door)
+            {
+                for location in their.iter_mut().chain(&mut our) {
+                    *location = resolved(request, door, location);
+                }
             }
             if their == our || FREE_FIELDS.contains(&name.as_str()) {
                 continue;
@@ -364,18 +395,15 @@ fn is_own_page(answer: &ProofAnswer) -> bool {
     answer.status >= 300 && (answer.body.is_empty() || OWN_PAGES.iter().any(|part| text.contains(part)))
 }
 
-/// A URL on the requested host becomes a path.
-fn resolved(request: &ProofRequest, location: &str) -> String {
-    for scheme in ["http", "https"] {
-        let origin = format!("{scheme}://{}", request.host.to_ascii_lowercase());
-        if let Some(rest) = location.to_ascii_lowercase().strip_prefix(&origin)
-            && (rest.is_empty() || rest.starts_with('/'))
-            && scheme == "http"
-        {
-            return location[origin.len()..].to_owned();
-        }
-    }
-    location.to_owned()
+/// A URL on the requested host becomes a path. The case of hosts and an empty query have no meaning.
+fn resolved(request: &ProofRequest, door: &OldDoor, location: &str) -> String {
+    let location = location.trim_end_matches('?');
+    let scheme = if door.is_tls { "https" } else { "http" };
+    let own = format!("{scheme}://{}", door.authority(&request.host));
+    let Some((scheme, rest)) = location.split_once("://") else { return location.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
+    if origin == own.to_ascii_lowercase() { path.to_owned() } else { origin + path }
 }
 
 fn names(theirs: &[(String, String)], ours: &[(String, String)]) -> BTreeSet<String> {

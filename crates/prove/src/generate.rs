@@ -279,7 +279,9 @@ impl RequestGenerator<'_> {
                     OldCondition::AtOnce(count) => Some((RequestRow::AtOnce, *count)),
                     _ => None,
                 });
-                let Some((row, count)) = burst.filter(|(_, count)| all.len() + count <= most) else { continue };
+                let Some((row, count)) = burst.filter(|(_, count)| all.len() + count <= most) else {
+                    continue;
+                };
                 client += 1;
                 let [high, low] = client.to_be_bytes();
                 let mut request = self.meeting(site, rule, None);
@@ -450,7 +452,13 @@ mod tests {
 
     fn old(rules: &[(usize, &[OldCondition])]) -> OldConfiguration {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-        old.door(OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false });
+        old.door(OldDoor {
+            host: "*".to_owned(),
+            port: 80,
+            is_tls: false,
+            has_proxy_header: false,
+            has_http2: false,
+        });
         old.network("10.0.0.0/8");
         let rule = |(line, conditions): &(usize, &[OldCondition])| OldRule {
             place: StatementPlace { file: "n".to_owned(), line: *line, text: String::new() },
@@ -500,8 +508,11 @@ mod tests {
         assert_ne!(made, generate(&old, 8, 200));
         assert_eq!(made.len(), 200);
         assert!(made.iter().enumerate().all(|(index, request)| request.number == index));
-        let bursts: Vec<usize> =
-            made.iter().filter(|request| request.row == RequestRow::InARow).map(|request| request.number).collect();
+        let bursts: Vec<usize> = made
+            .iter()
+            .filter(|request| request.row == RequestRow::InARow)
+            .map(|request| request.number)
+            .collect();
         assert_eq!(bursts, (192..200).collect::<Vec<_>>());
         let bodies: BTreeSet<_> = made.iter().filter_map(|request| request.body).collect();
         assert!(bodies.contains(&100) && bodies.contains(&101), "{bodies:?}");

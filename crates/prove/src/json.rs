@@ -51,9 +51,8 @@ fn of_cause(cause: &DifferenceCause) -> Value {
 }
 
 fn of_outcome(outcome: &ShownOutcome) -> Value {
-    let text = |lines: &[ShownLine]| {
-        lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n")
-    };
+    let text =
+        |lines: &[ShownLine]| lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     let servers = outcome.servers.iter();
     json!({
         "response": text(&outcome.response),

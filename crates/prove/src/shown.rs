@@ -108,7 +108,9 @@ mod tests {
             server: 0,
             method: "GET".to_owned(),
             target: "/x".to_owned(),
-            fields: [("host", "127.0.0.9:5000"), ("via", "1.1 a"), ("x-vanward-proof", "7 page")].map(owned).into(),
+            fields: [("host", "127.0.0.9:5000"), ("via", "1.1 a"), ("x-vanward-proof", "7 page")]
+                .map(owned)
+                .into(),
             body: Vec::new(),
         };
         let answer = ProofAnswer {
@@ -123,11 +125,18 @@ mod tests {
             lines.iter().map(|line| (line.text.clone(), line.differs)).collect::<Vec<_>>()
         };
         let response = lines(&shown.response);
-        assert_eq!(response[..4], [("200", false), ("x-a: 1", true), ("", false), ("a", false)].map(|(text, is)| (text.to_owned(), is)));
+        assert_eq!(
+            response[..4],
+            [("200", false), ("x-a: 1", true), ("", false), ("a", false)]
+                .map(|(text, is)| (text.to_owned(), is))
+        );
         assert_eq!(response[5..], [("… 402 bytes".to_owned(), false)]);
         assert_eq!(shown.servers[0].address, "app:3000");
         let request = lines(&shown.servers[0].request);
-        assert_eq!(request, [("GET /x", false), ("host: app:3000", false)].map(|(text, is)| (text.to_owned(), is)));
+        assert_eq!(
+            request,
+            [("GET /x", false), ("host: app:3000", false)].map(|(text, is)| (text.to_owned(), is))
+        );
         let nothing = super::outcome(&old, &stand_ins, &ProofOutcome::default(), &Aspect::Status);
         assert_eq!(lines(&nothing.response), [("no response: ".to_owned(), true)]);
     }

@@ -17,7 +17,7 @@ const ADDRESSES: u8 = 99;
 const INNER_MAX: u8 = 14;
 
 /// A user and a password that the stand-in of each file of users has: `alice` and `secret`.
-const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
+pub const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
 
 /// The places that stand in for those of the old configuration, for one of the two proxies.
 #[derive(Debug, Clone)]
@@ -222,7 +222,8 @@ pub fn files(
     let front = old.servers.iter().any(|server| server.is_fastcgi).then_some("/index.php");
     let pages = old.files.iter().filter(|file| file.kind == OldFileKind::Page).map(|file| file.path.as_str());
     let named = requests.iter().map(ProofRequest::path).filter(|path| has_file(path));
-    let inside: BTreeSet<&str> = ["/index.html", "/404.html"].into_iter().chain(front).chain(pages).chain(named).collect();
+    let inside: BTreeSet<&str> =
+        ["/index.html", "/404.html"].into_iter().chain(front).chain(pages).chain(named).collect();
     for file in &old.files {
         let place = stand_ins.file(&file.path);
         match file.kind {

@@ -77,7 +77,8 @@ impl CaddyWriter<'_> {
         }
         // Redirects name any other port of HTTPS.
         for (name, port) in [("http_port", ports.http), ("https_port", ports.https)] {
-            let of_port = self.old.doors.iter().zip(&self.stand_ins.doors).find(|(door, _)| door.port == port);
+            let of_port =
+                self.old.doors.iter().zip(&self.stand_ins.doors).find(|(door, _)| door.port == port);
             if let Some((_, address)) = of_port {
                 lines.push(format!("{name} {}", address.port()));
             }

@@ -9,7 +9,12 @@ use crate::request::ProofRequest;
 pub(super) const OWN: &str = "the proxies' own responses";
 
 /// Fields that Vanward always sends to servers.
-const OWN_SERVER_FIELDS: [&str; 6] = [
+const OWN_SERVER_FIELDS: [&str; 11] = [
+    "x-forwarded-method",
+    "x-forwarded-uri",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-proto",
@@ -17,6 +22,11 @@ const OWN_SERVER_FIELDS: [&str; 6] = [
     "x-forwarded-port",
     "x-request-id",
 ];
+
+/// Fields that ask for a part of a response, or for one that has changed.
+const AUTHENTICATING: &str = "servers that authenticate get no conditions and ranges";
+const CONDITIONS: [&str; 6] =
+    ["range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since"];
 
 /// Parameters that Vanward always sends to applications, in lower case.
 const OF_CGI: [&str; 22] = [
@@ -77,8 +87,11 @@ pub(super) fn of_place(
             "only scripts that exist run"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
-        () if is_own && path.starts_with("/.") && is_read_only(our) => {
+        () if is_own && path.contains("/.") && is_read_only(our) => {
             "names that begin with a dot are never sent as files"
+        }
+        () if is_own && !is_read && (is_read_only(their) || their == 403) && our == 405 => {
+            "files are only read, also those that are not there"
         }
         () if is_own && !is_read && is_read_only(their) && is_read_only(our) => {
             "files are only read, also those that are not there"
@@ -97,6 +110,14 @@ pub(super) fn of_place(
         () if sent("range") && is_part(their) && is_part(our) => "ranges of stored responses",
         () if sent("if-modified-since") && (their, our) == (200, 304) => {
             "If-Modified-Since with a later date is enough"
+        }
+        () if their == 500
+            && our != 500
+            && theirs.seen.len() == 1
+            && ours.seen.len() == 2
+            && sent("if-none-match") =>
+        {
+            AUTHENTICATING
         }
         () if sent("if-none-match") && !is_read && their == 304 => "conditions of GET and HEAD only",
         () if peer == OldProxy::Varnish && is_read && (their, our) == (304, 200) && is_met(request, ours) => {
@@ -119,8 +140,8 @@ pub(super) fn of_server_field(
     has_cache: bool,
     request: &ProofRequest,
     name: &str,
-    theirs: &[String],
-    ours: &[String],
+    (theirs, ours): (&[String], &[String]),
+    count: usize,
 ) -> Option<&'static str> {
     let sent = request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     Some(match name {
@@ -134,11 +155,15 @@ pub(super) fn of_server_field(
             "the case of Host"
         }
         "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
-        "range" | "if-none-match" | "if-modified-since" if has_cache && theirs.is_empty() => WHOLE,
+        _ if CONDITIONS.contains(&name) && has_cache && theirs.is_empty() => WHOLE,
+        _ if CONDITIONS.contains(&name) && count > 1 && ours.is_empty() => AUTHENTICATING,
         name if OF_CGI.contains(&name) && theirs.is_empty() => {
             "applications get the parameters of CGI from Vanward"
         }
-        name if request.is_upgrade() && (name == "upgrade" || name.starts_with("sec-websocket")) && ours.is_empty() => {
+        name if request.is_upgrade()
+            && (name == "upgrade" || name.starts_with("sec-websocket"))
+            && ours.is_empty() =>
+        {
             "applications get no upgrades"
         }
         "server_software" | "remote_port" => "parameters of the proxy and the connection",
@@ -150,7 +175,8 @@ pub(super) fn of_server_field(
 pub(super) fn of_target(peer: OldProxy, request: &ProofRequest) -> Option<&'static str> {
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
-    (peer == OldProxy::Nginx && has_dots).then_some("nginx resolves dot segments, and servers get them from Vanward")
+    (peer == OldProxy::Nginx && has_dots)
+        .then_some("nginx resolves dot segments, and servers get them from Vanward")
 }
 
 /// The values of a field in both responses.
@@ -183,6 +209,14 @@ pub(super) fn of_field(
         // RFC 9110 §15.4.5: it describes a response that the client has.
         "content-type" if theirs.answer.status == 304 && values.ours.is_empty() => "Content-Type in 304",
         "content-type" if is_file && is_same_type => "charset of files",
+        // Only files have both in nginx.
+        "content-type"
+            if is_file
+                && !values.ours.is_empty()
+                && ["last-modified", "etag"].iter().all(|name| theirs.answer.field(name).is_some()) =>
+        {
+            "files have the media types of a built-in table"
+        }
         "cache-status" if values.theirs.is_empty() => "Cache-Status from Vanward",
         "vary" if values.theirs.is_empty() && is_accept_encoding(values.ours) => {
             "Vary of compressed responses"

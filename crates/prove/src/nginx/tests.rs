@@ -45,7 +45,13 @@ fn servers_locations_and_conditions_are_facts() {
     let old = old(SITE);
     assert_eq!(
         old.doors,
-        [OldDoor { host: "*".to_owned(), port: 80, is_tls: false, has_proxy_header: false, has_http2: false }]
+        [OldDoor {
+            host: "*".to_owned(),
+            port: 80,
+            is_tls: false,
+            has_proxy_header: false,
+            has_http2: false
+        }]
     );
     let servers: Vec<_> =
         old.servers.iter().map(|server| (server.address.as_str(), server.group.as_str())).collect();
@@ -146,11 +152,9 @@ fn what_requests_cannot_reach_is_named() {
 
 #[test]
 fn sockets_applications_concurrent_requests_and_http2_are_facts() {
-    let old = old(
-        "upstream php { server unix:/run/a.sock; server 10.0.0.1:9000; }\n\
+    let old = old("upstream php { server unix:/run/a.sock; server 10.0.0.1:9000; }\n\
          server { listen 443 ssl; http2 on; limit_conn a 2; location /a { fastcgi_pass php; }\n\
-         location /b { fastcgi_pass unix:/run/b.sock; } location /c { proxy_pass http://unix:/run/c.sock:/x; } }",
-    );
+         location /b { fastcgi_pass unix:/run/b.sock; } location /c { proxy_pass http://unix:/run/c.sock:/x; } }");
     let servers: Vec<_> =
         old.servers.iter().map(|server| (server.address.as_str(), server.is_fastcgi)).collect();
     let expected = [

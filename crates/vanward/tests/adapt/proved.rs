@@ -252,7 +252,11 @@ fn planted_mistakes_in_concurrency_upgrades_http2_and_applications_are_found() {
     let cookies = ("cookies = { path = false }", "cookies = { path = true }");
     found("nginx", NGINX_SERVERS, cookies, "the field set-cookie of the response", false, 10);
     // HTTP/1.1 alone.
-    let report = proved("nginx", NGINX_TLS, Some(&adapted("nginx", NGINX_TLS).replace("address =", "http2 = false\naddress =")));
+    let report = proved(
+        "nginx",
+        NGINX_TLS,
+        Some(&adapted("nginx", NGINX_TLS).replace("address =", "http2 = false\naddress =")),
+    );
     let report: Value = serde_json::from_str(&report.with_code(1).output).expect("JSON");
     let causes = report["causes"].as_array().expect("a list");
     let curls: Vec<&str> = causes.iter().filter_map(|cause| cause["curl"].as_str()).collect();
@@ -272,7 +276,13 @@ fn a_report_can_be_a_page() {
     let words = ["adapt", "nginx", "old", "--requests", "300", "--html", "a/page.html", "--prove", "v.toml"];
     let ended = run_in(folder.path(), &words).with_code(1);
     let page = std::fs::read_to_string(folder.path().join("a/page.html")).expect("it was written");
-    for part in ["<h2 id=\"open\">Open</h2>", "curl -i --path-as-is http", "<code>old:11</code>", "deny all", "✗ no request"] {
+    for part in [
+        "<h2 id=\"open\">Open</h2>",
+        "curl -i --path-as-is http",
+        "<code>old:11</code>",
+        "deny all",
+        "✗ no request",
+    ] {
         assert_eq!(page.contains(part), !part.starts_with('✗'), "{part}: {page}");
     }
     assert!(ended.output.contains("1. OPEN: "), "{ended:?}");

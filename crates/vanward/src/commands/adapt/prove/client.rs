@@ -71,7 +71,11 @@ impl ProofClient {
         let settings = Arc::clone(if request.is_http2 { &self.http2 } else { &self.tls });
         let connection = ClientConnection::new(settings, name).map_err(std::io::Error::other)?;
         let stream = StreamOwned::new(connection, stream);
-        Ok(if request.is_http2 { http2::transfer(stream, door, request) } else { transfer(stream, door, request) })
+        Ok(if request.is_http2 {
+            http2::transfer(stream, door, request)
+        } else {
+            transfer(stream, door, request)
+        })
     }
 }
 

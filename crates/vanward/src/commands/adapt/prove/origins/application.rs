@@ -32,7 +32,8 @@ pub(super) fn serve(stream: &TcpStream, server: usize, name: &str, notes: &Notes
         let (answer, _) = notes.noted(seen, name);
         let output = match script {
             Some(script) if !Path::new(&script).is_file() => {
-                format!("Status: 404 Not Found\r\nContent-Type: text/html\r\n\r\n{MISSING_SCRIPT}.\n").into_bytes()
+                format!("Status: 404 Not Found\r\nContent-Type: text/html\r\n\r\n{MISSING_SCRIPT}.\n")
+                    .into_bytes()
             }
             // The first line of a response of HTTP has the status, too.
             _ => [b"Status:", answer.strip_prefix(b"HTTP/1.1").unwrap_or(&answer)].concat(),
@@ -91,7 +92,10 @@ fn seen(request: ApplicationRequest, server: usize) -> Option<(SeenRequest, Opti
         // An empty parameter means the same as none.
         if !value.is_empty() {
             let name = name.to_ascii_lowercase();
-            fields.push((name.strip_prefix("http_").map_or(name.clone(), |name| name.replace('_', "-")), value));
+            fields.push((
+                name.strip_prefix("http_").map_or(name.clone(), |name| name.replace('_', "-")),
+                value,
+            ));
         }
     }
     Some((SeenRequest { server, method, target, fields, body: request.body }, script))
