@@ -177,6 +177,10 @@ impl Comparer<'_> {
         let groups =
             |side: &OutcomeSide| side.seen.iter().map(|seen| self.group(seen).to_owned()).collect::<Vec<_>>();
         let is_elsewhere = their_status != our_status || groups(&theirs) != groups(&ours);
+        if is_elsewhere && let Some(rule) = rules::of_other_methods(self.old, request, &theirs, &ours) {
+            self.tolerate(rule, request);
+            return Vec::new();
+        }
         if is_elsewhere && let Some(rule) = rules::of_place(self.old.peer, request, &theirs, &ours, is_open) {
             self.tolerate(rule, request);
             return Vec::new();
@@ -340,6 +344,7 @@ impl Comparer<'_> {
             }
             let values = rules::FieldValues { name: &name, theirs: &their, ours: &our };
             let rule = rules::of_field(&values, theirs, ours, coded, own);
+            let rule = rule.or_else(|| rules::of_old_field(self.old, &values, theirs, ours));
             match rule {
                 Some(rule) => self.tolerate(rule, request),
                 None => found.add(Aspect::Field(name), shown(&their), shown(&our)),

@@ -424,6 +424,14 @@ impl RequestGenerator<'_> {
 
 fn set_field(request: &mut ProofRequest, name: &str, value: Option<String>) {
     let Some(value) = value else { return };
+    if name.eq_ignore_ascii_case("Content-Length") {
+        // The body has this length.
+        if let Ok(length @ 1..=BODY_MAX) = value.parse::<u64>() {
+            "POST".clone_into(&mut request.method);
+            request.body = Some(length as usize);
+        }
+        return;
+    }
     let value: String = value.chars().filter(|letter| (' '..='~').contains(letter)).collect();
     match request.fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         Some((_, known)) if name == "Cookie" => *known += &format!("; {value}"),

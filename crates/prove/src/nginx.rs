@@ -74,6 +74,11 @@ pub(crate) fn is_foreign(statement: &Statement) -> bool {
     FOREIGN.contains(&statement.name.as_str())
 }
 
+/// Whether a place is that of such a statement.
+pub(crate) fn is_foreign_place(place: &StatementPlace) -> bool {
+    place.text.split(' ').next().is_some_and(|name| FOREIGN.contains(&name))
+}
+
 struct NginxFacts<'o> {
     groups: Vec<String>,
     /// Groups whose servers have no stand-ins.

@@ -255,8 +255,10 @@ impl<'s> CaddyAdapter<'s> {
             });
             let tables = &mut redirects[place].1;
             let has_all = served.contains(&None);
-            let hosts: Vec<String> =
-                hosts.into_iter().filter(|host| !served.iter().any(|served| is_served(*served, host))).collect();
+            let hosts: Vec<String> = hosts
+                .into_iter()
+                .filter(|host| !served.iter().any(|served| is_served(*served, host)))
+                .collect();
             if (has_all || !is_usual) && !hosts.is_empty() {
                 let port = if is_usual { String::new() } else { format!(":{port}") };
                 let mut table = redirect_to_https(&port, origins);

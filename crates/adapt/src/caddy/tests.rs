@@ -366,7 +366,8 @@ fn a_site_with_a_name_has_certificates_and_redirects() {
 
 #[test]
 fn automatic_https_redirects_from_http() {
-    let to = |port: &str| format!("redirect = {{ to = \"https://$host{port}$path_and_query\", status = 308 }}");
+    let to =
+        |port: &str| format!("redirect = {{ to = \"https://$host{port}$path_and_query\", status = 308 }}");
     let plain = |host: &str, port: &str| format!("listener = \"*:80\"; host = \"{host}\"; {}", to(port));
     let all = format!("listener = \"*:80\"; {}", to(""));
     let secure = "listener = \"*:443\"; host = \"a.b\"; respond = { status = 204 }";
@@ -383,7 +384,11 @@ fn automatic_https_redirects_from_http() {
         ),
         (
             ":80 {\nrespond 203\n}\na.b {\nrespond 204\n}",
-            vec!["listener = \"*:80\"; respond = { status = 203 }".to_owned(), secure.to_owned(), plain("a.b", "")],
+            vec![
+                "listener = \"*:80\"; respond = { status = 203 }".to_owned(),
+                secure.to_owned(),
+                plain("a.b", ""),
+            ],
         ),
         (
             "a.b, http://a.b {\nrespond 204\n}",

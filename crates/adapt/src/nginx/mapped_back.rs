@@ -24,12 +24,7 @@ impl<'s> NginxAdapter<'s> {
         self.cookies(prefixes, location, entry);
     }
 
-    fn redirects(
-        &mut self,
-        prefixes: Option<(&str, &str)>,
-        location: &Location<'s>,
-        entry: &mut RouteEntry,
-    ) {
+    fn redirects(&mut self, prefixes: Option<(&str, &str)>, location: &Location<'s>, entry: &mut RouteEntry) {
         let mut paths = None;
         for mapped in location.scope.all("proxy_redirect") {
             let words: Vec<&str> = mapped.words.iter().map(String::as_str).collect();
@@ -61,12 +56,7 @@ impl<'s> NginxAdapter<'s> {
         }
     }
 
-    fn cookies(
-        &mut self,
-        prefixes: Option<(&str, &str)>,
-        location: &Location<'s>,
-        entry: &mut RouteEntry,
-    ) {
+    fn cookies(&mut self, prefixes: Option<(&str, &str)>, location: &Location<'s>, entry: &mut RouteEntry) {
         let mut is_mapped = false;
         for directive in location.scope.all("proxy_cookie_path") {
             match (directive.word(0), directive.word(1)) {
@@ -85,7 +75,8 @@ impl<'s> NginxAdapter<'s> {
                     }
                 }
                 _ => {
-                    let why = "Path of cookies is only mapped back from the server's prefix to the location's";
+                    let why =
+                        "Path of cookies is only mapped back from the server's prefix to the location's";
                     let instead = "have the server set the Path that clients need";
                     self.note(directive, RemarkKind::Refused, why, instead);
                 }
@@ -105,7 +96,8 @@ impl<'s> NginxAdapter<'s> {
             match directive.words.as_slice() {
                 [off] if off == "off" => {}
                 [server, client] if is_domain(server) && is_domain(client) => {
-                    pairs.push((server.trim_start_matches('.').to_owned(), DraftValue::from(client.as_str())));
+                    pairs
+                        .push((server.trim_start_matches('.').to_owned(), DraftValue::from(client.as_str())));
                     origins.extend(from(directive));
                 }
                 _ => self.domain_refused(directive),
@@ -150,7 +142,9 @@ fn attributes(client: &str) -> Option<Vec<(&'static str, DraftValue)>> {
         "samesite=strict" => Some(("same_site", "strict".into())),
         "samesite=lax" => Some(("same_site", "lax".into())),
         // The option needs Secure as well, as browsers do.
-        "samesite=none" if client.to_ascii_lowercase().contains("secure") => Some(("same_site", "none".into())),
+        "samesite=none" if client.to_ascii_lowercase().contains("secure") => {
+            Some(("same_site", "none".into()))
+        }
         _ => None,
     };
     let parts: Vec<&str> = client.split(';').skip(1).filter(|part| !part.trim().is_empty()).collect();

@@ -180,7 +180,10 @@ fn urls_and_cookies_of_servers_are_mapped_as_nginx_does() {
     }
     // Nothing is replaced: only the host differs.
     let written = options(&in_location("proxy_pass http://u/;"));
-    assert!(!written.iter().any(|line| line.starts_with("location") || line.starts_with("cookies")), "{written:#?}");
+    assert!(
+        !written.iter().any(|line| line.starts_with("location") || line.starts_with("cookies")),
+        "{written:#?}"
+    );
 }
 
 /// Checks that requests of a longer prefix reach neither a shorter `^~` nor an expression within `location /`.

@@ -11,15 +11,26 @@ use crate::sheet::{name_of, upstream_header};
 use crate::values as written;
 
 /// Fields that Vanward sends to servers without an option.
-const BY_ITSELF: [&str; 8] = [
+const BY_ITSELF: [&str; 7] = [
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-host",
-    "x-forwarded-port",
     "forwarded",
     "upgrade",
     "connection",
     "x-request-id",
+];
+
+/// Fields about a connection or the framing of a message, which cannot be edited.
+const OF_THE_CONNECTION: [&str; 8] = [
+    "content-length",
+    "transfer-encoding",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "expect",
+    "http2-settings",
 ];
 
 /// The servers that `proxy_pass` leads to.
@@ -43,7 +54,11 @@ pub(super) enum AskedPath {
 
 impl AskedServers {
     /// The path of a location, and that of the servers in its place, if they differ.
-    pub(super) fn prefixes<'p>(&'p self, location: &'p Location<'_>, entry: &RouteEntry) -> Option<(&'p str, &'p str)> {
+    pub(super) fn prefixes<'p>(
+        &'p self,
+        location: &'p Location<'_>,
+        entry: &RouteEntry,
+    ) -> Option<(&'p str, &'p str)> {
         let (AskedPath::Joined(to), Some(path)) = (&self.path, location.matching.path()) else { return None };
         let is_replaced = entry.options.inner("rewrite", "path").is_some()
             && entry.options.inner("rewrite", "pattern").is_none()
@@ -420,6 +435,10 @@ impl<'s> NginxAdapter<'s> {
                         "servers always get X-Forwarded-For and Forwarded",
                         "",
                     );
+                }
+                name if OF_THE_CONNECTION.contains(&name) => {
+                    let why = "messages are framed, and connections kept, without an option";
+                    self.note(set, RemarkKind::NeedsNothing, why, "");
                 }
                 "upgrade" | "connection" => {
                     let why = "upgrades are forwarded, and connections to servers are kept open";

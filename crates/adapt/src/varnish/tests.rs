@@ -42,21 +42,28 @@ fn with(recv: &str) -> String {
 fn statements_become_routes() {
     let cached = "cache = { default_ttl = \"2m\", stale_while_revalidate = \"10s\", heuristic = \"0%\", ignore = \"request-directives\" }";
     // The built-in VCL passes requests with these fields.
-    let open = |when: &str| format!("upstream = \"a\"; {}", cached.replace("{ ", &format!("{{ when = '{when}', ")));
+    let open =
+        |when: &str| format!("upstream = \"a\"; {}", cached.replace("{ ", &format!("{{ when = '{when}', ")));
     let both = "!(\"authorization\" in request.headers || \"cookie\" in request.headers)";
     let passed = "headers = { Authorization = true }; upstream = \"a\"";
     let cases: [(&str, &[String]); 9] = [
         ("", &[open(both)]),
-        ("unset req.http.Cookie;", &[open("!(\"authorization\" in request.headers)").replacen(
-            "upstream",
-            "request_headers = { remove = [\"Cookie\"] }; upstream",
-            1,
-        )]),
+        (
+            "unset req.http.Cookie;",
+            &[open("!(\"authorization\" in request.headers)").replacen(
+                "upstream",
+                "request_headers = { remove = [\"Cookie\"] }; upstream",
+                1,
+            )],
+        ),
         (
             "if (req.http.Authorization) { return (pass); }",
             &[passed.to_owned(), open("!(\"cookie\" in request.headers)")],
         ),
-        ("set req.http.Cookie = \"a=b\";", &["request_headers = { set = { Cookie = \"a=b\" } }; upstream = \"a\"".to_owned()]),
+        (
+            "set req.http.Cookie = \"a=b\";",
+            &["request_headers = { set = { Cookie = \"a=b\" } }; upstream = \"a\"".to_owned()],
+        ),
         ("return (pass);", &["upstream = \"a\"".to_owned()]),
         ("return (hash);", &[format!("upstream = \"a\"; {cached}")]),
         (

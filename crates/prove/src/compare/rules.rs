@@ -3,7 +3,10 @@
 //! No rule excuses a request that the old proxy refuses and Vanward does not, except where paths are ambiguous.
 
 use super::OutcomeSide;
+use adapt::statements::Statement;
+
 use crate::OldProxy;
+use crate::old::OldConfiguration;
 use crate::request::ProofRequest;
 
 pub(super) const OWN: &str = "the proxies' own responses";
@@ -120,11 +123,84 @@ pub(super) fn of_place(
             AUTHENTICATING
         }
         () if sent("if-none-match") && !is_read && their == 304 => "conditions of GET and HEAD only",
-        () if peer == OldProxy::Varnish && is_read && (their, our) == (304, 200) && is_met(request, ours) => {
+        () if matches!(peer, OldProxy::Varnish | OldProxy::Nginx)
+            && is_read
+            && (their, our) == (304, 200)
+            && is_met(request, ours) =>
+        {
             "Varnish shortens what servers answer to If-None-Match"
         }
         () => return None,
     })
+}
+
+/// nginx answers 405 where a file exists; with a server for missing files, other methods go there.
+pub(super) fn of_other_methods(
+    old: &OldConfiguration,
+    request: &ProofRequest,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    let tries = |statement: &Statement| statement.name == "try_files";
+    let refuses = |statement: &Statement| statement.name == "return" && statement.word(0) == "405";
+    let is_of_file = old.peer == OldProxy::Nginx && theirs.answer.status == 405 && theirs.is_own;
+    let is_it = is_of_file && !is_read && !ours.seen.is_empty() && old.any(&tries) && !old.any(&refuses);
+    is_it.then_some("other methods than GET and HEAD go to the server for missing files")
+}
+
+/// Statuses for which nginx adds fields without `always`.
+const WITH_FIELDS: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+/// Values of `$upstream_cache_status`.
+const CACHE_STATUSES: [&str; 7] = ["MISS", "HIT", "BYPASS", "EXPIRED", "STALE", "UPDATING", "REVALIDATED"];
+
+/// The rule by which a field of a response may differ, because of a statement of nginx.
+pub(super) fn of_old_field(
+    old: &OldConfiguration,
+    values: &FieldValues<'_>,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let status = theirs.answer.status;
+    let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
+    let adds = |statement: &Statement| {
+        statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
+    };
+    let has_charset = |statement: &Statement| statement.name == "charset";
+    Some(match values.name {
+        _ if old.peer != OldProxy::Nginx => return None,
+        _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
+            "add_header applies to every response"
+        }
+        _ if values.ours.is_empty()
+            && values.theirs.iter().all(|value| CACHE_STATUSES.contains(&value.as_str()))
+            && old.any(&adds) =>
+        {
+            "Cache-Status in place of $upstream_cache_status"
+        }
+        "content-encoding" if values.theirs.is_empty() && ![200, 403, 404].contains(&status) => {
+            "responses of any status are compressed"
+        }
+        "content-type"
+            if without_charset(values.theirs) == without_charset(values.ours) && old.any(&has_charset) =>
+        {
+            "text is UTF-8 without `charset`"
+        }
+        "expires" | "cache-control" if values.ours.is_empty() && is_own && status < 400 => {
+            "redirects that add a slash have no lifetime"
+        }
+        "location" if is_of_host(values.theirs, ours) => {
+            "Location is mapped back where the host is rewritten"
+        }
+        _ => return None,
+    })
+}
+
+/// Whether a URL has the host that Vanward sent to the server.
+fn is_of_host(location: &[String], ours: &OutcomeSide) -> bool {
+    let host = ours.seen.first().and_then(|seen| seen.field("host")).unwrap_or_default();
+    let own = format!("http://{host}/");
+    !host.is_empty() && location.iter().all(|location| location.starts_with(&own))
 }
 
 /// Whether the response has the ETag that the request names.
@@ -155,6 +231,12 @@ pub(super) fn of_server_field(
             "the case of Host"
         }
         "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
+        name if request.is_upgrade()
+            && (name == "upgrade" || name.starts_with("sec-websocket"))
+            && theirs.is_empty() =>
+        {
+            "upgrades need no option"
+        }
         _ if CONDITIONS.contains(&name) && has_cache && theirs.is_empty() => WHOLE,
         _ if CONDITIONS.contains(&name) && count > 1 && ours.is_empty() => AUTHENTICATING,
         name if OF_CGI.contains(&name) && theirs.is_empty() => {
