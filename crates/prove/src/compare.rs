@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::answer::{ProofAnswer, ProofOutcome, SeenRequest};
 use adapt::statements::Statement;
 
+use crate::OldProxy;
 use crate::old::{OldConfiguration, OldDoor};
 use crate::request::{MARK, ProofRequest, SHARE};
 use crate::stand_in::StandIns;
@@ -181,6 +182,13 @@ impl Comparer<'_> {
             self.tolerate(rule, request);
             return Vec::new();
         }
+        if is_elsewhere
+            && !is_open
+            && let Some(rule) = rules::of_queries(self.old, request)
+        {
+            self.tolerate(rule, request);
+            return Vec::new();
+        }
         if is_elsewhere && let Some(rule) = rules::of_place(self.old.peer, request, &theirs, &ours, is_open) {
             self.tolerate(rule, request);
             return Vec::new();
@@ -279,10 +287,14 @@ impl Comparer<'_> {
             return found.add(Aspect::Asked, self.summary(theirs), self.summary(ours));
         }
         let has_cache = self.old.has_cache();
-        let count = ours.seen.len();
+        let is_asked = |seen: &SeenRequest| seen.field("x-forwarded-uri").is_some();
         for (their, our) in theirs.seen.iter().zip(&ours.seen) {
+            // Varnish makes GET of all methods that it looks up.
+            let is_looked_up = their.method == "GET"
+                && our.method == request.method
+                && (our.method == "HEAD" || self.old.peer == OldProxy::Varnish);
             if their.method != our.method {
-                if has_cache && (their.method.as_str(), our.method.as_str()) == ("GET", "HEAD") {
+                if has_cache && is_looked_up {
                     self.tolerate(rules::WHOLE, request);
                 } else {
                     found.add(Aspect::Method, their.method.clone(), our.method.clone());
@@ -290,12 +302,12 @@ impl Comparer<'_> {
             }
             // An empty query is none.
             if their.target.trim_end_matches('?') != our.target.trim_end_matches('?') {
-                match rules::of_target(self.old.peer, request) {
+                match rules::of_target(self.old.peer, request, is_asked(our)) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::Target, their.target.clone(), our.target.clone()),
                 }
             }
-            if their.body != our.body {
+            if their.body != our.body && !(has_cache && is_looked_up && their.method != our.method) {
                 let shown = |seen: &SeenRequest| format!("{} bytes", seen.body.len());
                 found.add(Aspect::ServerBody, shown(their), shown(our));
             }
@@ -308,7 +320,7 @@ impl Comparer<'_> {
                     continue;
                 }
                 let sides = (theirs.as_slice(), ours.as_slice());
-                match rules::of_server_field(has_cache, request, &name, sides, count) {
+                match rules::of_server_field(has_cache, request, &name, sides, is_asked(our)) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
                 }
@@ -344,7 +356,7 @@ impl Comparer<'_> {
             }
             let values = rules::FieldValues { name: &name, theirs: &their, ours: &our };
             let rule = rules::of_field(&values, theirs, ours, coded, own);
-            let rule = rule.or_else(|| rules::of_old_field(self.old, &values, theirs, ours));
+            let rule = rule.or_else(|| rules::of_old_field(self.old, request, &values, theirs, ours));
             match rule {
                 Some(rule) => self.tolerate(rule, request),
                 None => found.add(Aspect::Field(name), shown(&their), shown(&our)),
@@ -397,7 +409,8 @@ fn without_share(value: &mut String) -> &str {
 /// Whether a proxy wrote the page itself: with nothing from the configuration in it.
 fn is_own_page(answer: &ProofAnswer) -> bool {
     let text = String::from_utf8_lossy(&answer.body);
-    answer.status >= 300 && (answer.body.is_empty() || OWN_PAGES.iter().any(|part| text.contains(part)))
+    let is_page = OWN_PAGES.iter().any(|part| text.contains(part));
+    is_page || answer.status >= 300 && answer.body.is_empty()
 }
 
 /// A URL on the requested host becomes a path. The case of hosts and an empty query have no meaning.

@@ -246,7 +246,7 @@ impl RequestGenerator<'_> {
         }
         if self.random.below(3) == 0
             && let Some((name, value)) = self.random.one(&FIELDS)
-            && !request.fields.iter().any(|(known, _)| known == name)
+            && !request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
         {
             request.fields.push(((*name).to_owned(), (*value).to_owned()));
         }

@@ -90,6 +90,30 @@ pub(super) fn of_place(
             "only scripts that exist run"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
+        () if their == 0
+            && theirs.answer.trouble.contains("closed")
+            && is_own
+            && (400..500).contains(&our) =>
+        {
+            "refusals that close the connection become a status"
+        }
+        () if peer == OldProxy::Caddy
+            && is_own
+            && !is_read
+            && our == 405
+            && (is_part(their) || their == 404) =>
+        {
+            "files are only read, also those that are not there"
+        }
+        () if request.method == "PURGE" && is_own && their >= 400 && our >= 400 => {
+            "refused purges have another status"
+        }
+        () if peer == OldProxy::Varnish && request.host != request.host.to_ascii_lowercase() => {
+            "the case of hosts has no meaning"
+        }
+        () if peer == OldProxy::Haproxy && request.host.ends_with('.') => {
+            "hosts are compared without a dot at their end"
+        }
         () if is_own && path.contains("/.") && is_read_only(our) => {
             "names that begin with a dot are never sent as files"
         }
@@ -134,6 +158,16 @@ pub(super) fn of_place(
     })
 }
 
+/// A comparison of `req.url` with a whole path: in Varnish it holds only without a query.
+pub(super) fn of_queries(old: &OldConfiguration, request: &ProofRequest) -> Option<&'static str> {
+    let is_whole = |statement: &Statement| {
+        let text = statement.text();
+        text.contains("req.url == ") || text.contains("req.url ~ ") && text.contains("$\"")
+    };
+    let is_it = old.peer == OldProxy::Varnish && request.target.contains('?') && old.any(&is_whole);
+    is_it.then_some("comparisons of `req.url` with a whole path ignore the query")
+}
+
 /// nginx answers 405 where a file exists; with a server for missing files, other methods go there.
 pub(super) fn of_other_methods(
     old: &OldConfiguration,
@@ -157,6 +191,7 @@ const CACHE_STATUSES: [&str; 7] = ["MISS", "HIT", "BYPASS", "EXPIRED", "STALE", 
 /// The rule by which a field of a response may differ, because of a statement of nginx.
 pub(super) fn of_old_field(
     old: &OldConfiguration,
+    request: &ProofRequest,
     values: &FieldValues<'_>,
     theirs: &OutcomeSide,
     ours: &OutcomeSide,
@@ -167,7 +202,24 @@ pub(super) fn of_old_field(
         statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
     };
     let has_charset = |statement: &Statement| statement.name == "charset";
+    let sticks = |statement: &Statement| {
+        statement.name == "cookie" || statement.name == "lb_policy" && statement.word(0) == "cookie"
+    };
     Some(match values.name {
+        _ if values.theirs.is_empty() && status == 101 => "fields of responses that accept an upgrade",
+        "set-cookie" if old.any(&sticks) && names_of(values.theirs) == names_of(values.ours) => {
+            "cookies of sessions are signed"
+        }
+        "content-type" | "retry-after" | "etag" | "cache-control" if is_own && request.method == "PURGE" => {
+            "the answer to a purge"
+        }
+        _ if old.peer == OldProxy::Caddy && request.path() != request.path().to_ascii_lowercase() => {
+            "the case of paths counts"
+        }
+        _ if old.peer == OldProxy::Caddy && values.theirs.is_empty() && is_own && status >= 400 => {
+            "header applies to every response"
+        }
+        "etag" if of_gzip(values.theirs) == values.ours => "ETag of compressed responses",
         _ if old.peer != OldProxy::Nginx => return None,
         _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
             "add_header applies to every response"
@@ -196,6 +248,16 @@ pub(super) fn of_old_field(
     })
 }
 
+/// The names of cookies.
+fn names_of(cookies: &[String]) -> Vec<&str> {
+    cookies.iter().filter_map(|cookie| cookie.split('=').next()).collect()
+}
+
+/// An ETag that Varnish made weak, as it was.
+fn of_gzip(tags: &[String]) -> Vec<String> {
+    tags.iter().map(|tag| tag.trim_start_matches("W/").to_owned()).collect()
+}
+
 /// Whether a URL has the host that Vanward sent to the server.
 fn is_of_host(location: &[String], ours: &OutcomeSide) -> bool {
     let host = ours.seen.first().and_then(|seen| seen.field("host")).unwrap_or_default();
@@ -217,7 +279,7 @@ pub(super) fn of_server_field(
     request: &ProofRequest,
     name: &str,
     (theirs, ours): (&[String], &[String]),
-    count: usize,
+    is_asked: bool,
 ) -> Option<&'static str> {
     let sent = request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     Some(match name {
@@ -230,7 +292,15 @@ pub(super) fn of_server_field(
         "host" if theirs.iter().zip(ours).all(|(their, our)| their.eq_ignore_ascii_case(our)) => {
             "the case of Host"
         }
-        "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
+        "accept-encoding" if ours.is_empty() && (!sent || theirs == ["gzip"]) => {
+            "Caddy and Varnish ask servers for gzip"
+        }
+        "x-request-id" if !theirs.is_empty() && !ours.is_empty() && !sent => {
+            "each proxy has its own request ID"
+        }
+        _ if theirs.iter().all(|value| value.starts_with("{http.")) && ours.is_empty() => {
+            "Caddy sends the names of placeholders without a value"
+        }
         name if request.is_upgrade()
             && (name == "upgrade" || name.starts_with("sec-websocket"))
             && theirs.is_empty() =>
@@ -238,7 +308,7 @@ pub(super) fn of_server_field(
             "upgrades need no option"
         }
         _ if CONDITIONS.contains(&name) && has_cache && theirs.is_empty() => WHOLE,
-        _ if CONDITIONS.contains(&name) && count > 1 && ours.is_empty() => AUTHENTICATING,
+        _ if CONDITIONS.contains(&name) && is_asked && ours.is_empty() => AUTHENTICATING,
         name if OF_CGI.contains(&name) && theirs.is_empty() => {
             "applications get the parameters of CGI from Vanward"
         }
@@ -254,7 +324,13 @@ pub(super) fn of_server_field(
 }
 
 /// The rule by which a server may get another target.
-pub(super) fn of_target(peer: OldProxy, request: &ProofRequest) -> Option<&'static str> {
+pub(super) fn of_target(peer: OldProxy, request: &ProofRequest, is_asked: bool) -> Option<&'static str> {
+    if is_asked {
+        return Some("servers that authenticate get the query in X-Forwarded-Uri");
+    }
+    if peer == OldProxy::Varnish && request.path().contains("//") {
+        return Some("repeated slashes are merged where a path is rewritten");
+    }
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
     (peer == OldProxy::Nginx && has_dots)
