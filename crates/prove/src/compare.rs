@@ -129,7 +129,7 @@ pub(crate) const FREE_FIELDS: [&str; 12] = [
     "x-vanward-reached",
 ];
 /// Fields to servers that may differ.
-pub(crate) const FREE_SERVER_FIELDS: [&str; 9] = [
+pub(crate) const FREE_SERVER_FIELDS: [&str; 10] = [
     "connection",
     "keep-alive",
     "via",
@@ -139,6 +139,7 @@ pub(crate) const FREE_SERVER_FIELDS: [&str; 9] = [
     "x-varnish",
     "expect",
     "x-vanward-reached",
+    "proxy-connection",
 ];
 /// Statuses of refusals.
 const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];

@@ -123,7 +123,7 @@ impl<'s> HaproxyAdapter<'s> {
             if class.places.len() == 1 {
                 return Some(ChosenBackend::Backend(first));
             }
-            let text = of_class(name.total(), class);
+            let text = of_class(bare(&name.total()).to_owned(), class);
             return match self.sheet.definitions.value("backend", bare(&text), rule.from()) {
                 Ok(value) => Some(ChosenBackend::Named(first, format!("${{{value}}}"))),
                 Err(why) => {

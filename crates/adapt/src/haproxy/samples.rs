@@ -145,6 +145,16 @@ pub(super) fn term(words: &[String], reader: &mut SampleReader<'_, '_>) -> Term 
             Err(why) => Term::Unsaid(why),
         };
     }
+    // Texts are read as numbers only where there is an expression for that.
+    const TEXTS: [&str; 10] =
+        ["path", "url", "query", "method", "url_param", "urlp", "cook", "req.cook", "base", "host"];
+    let base = match criteria.of {
+        Some(SampleType::Number) if matches!(base, "hdr" | "req.hdr" | "req.fhdr") => "hdr_val",
+        Some(SampleType::Number | SampleType::Truth) if base.ends_with("hdr") || TEXTS.contains(&base) => {
+            return unsaid(sample);
+        }
+        _ => base,
+    };
     criteria.ignores_case |= converters.contains("lower");
     let Criteria { way, ignores_case, ref values, ref networks, .. } = criteria;
     let in_maps = networks.iter().map(|map| Atom::When(format!("client.address in {map}")));

@@ -51,6 +51,17 @@ impl<'s> NginxAdapter<'s> {
 
     /// Translates all that holds for a location whatever its content, except `return`, because nginx answers it first.
     pub(super) fn access(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
+        self.access_of_script(scope, scope, server, entry);
+    }
+
+    /// As [`access`](Self::access), for a script to which nginx moves requests within: fields are those of its location.
+    pub(super) fn access_of_script(
+        &mut self,
+        scope: &BlockScope<'s>,
+        script: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
         if entry.options.get("respond").is_some_and(|answer| format!("{answer:?}").contains("501")) {
             return;
         }
@@ -58,7 +69,7 @@ impl<'s> NginxAdapter<'s> {
         self.password(scope, entry);
         self.rates(scope, entry);
         self.concurrency(scope, entry);
-        self.response_headers(scope, entry);
+        self.response_headers(script, entry);
         self.error_pages(scope, server, entry);
         self.compression(scope, entry);
         if let Some(question) = scope.one("auth_request")

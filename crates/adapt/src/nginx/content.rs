@@ -45,7 +45,6 @@ impl<'s> NginxAdapter<'s> {
             // Only other locations lead there: for clients it does not exist.
             let status = DraftValue::Table(vec![("status".to_owned(), 404.into())]);
             entry.options.set("respond", status, from(internal));
-            self.error_pages(scope, server, entry);
             return false;
         }
         if let Some(answer) = scope.here("return") {
@@ -68,7 +67,6 @@ impl<'s> NginxAdapter<'s> {
             return true;
         }
         if self.front_controller(location, server, entry) {
-            self.access(scope, server, entry);
             return true;
         }
         if let Some(rewrite) = scope.here("rewrite")

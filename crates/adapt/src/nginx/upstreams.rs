@@ -444,7 +444,7 @@ impl<'s> NginxAdapter<'s> {
                     let why = "upgrades are forwarded, and connections to servers are kept open";
                     self.note(set, RemarkKind::NeedsNothing, why, "");
                 }
-                name if BY_ITSELF.contains(&name) && text.starts_with('$') => {
+                name if BY_ITSELF.contains(&name) && text.starts_with('$') && text != "$server_name" => {
                     self.note(set, RemarkKind::NeedsNothing, "servers always get this field", "");
                 }
                 "accept-encoding" if text.is_empty() => {

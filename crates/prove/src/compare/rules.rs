@@ -241,11 +241,30 @@ pub(super) fn of_old_field(
         "expires" | "cache-control" if values.ours.is_empty() && is_own && status < 400 => {
             "redirects that add a slash have no lifetime"
         }
+        "location" if merged(values.theirs) == merged(values.ours) => "repeated slashes in redirects",
+        "content-type"
+            if is_own && !ours.answer.body.is_empty() && theirs.answer.body == ours.answer.body =>
+        {
+            "the type of a returned text does not depend on the path"
+        }
         "location" if is_of_host(values.theirs, ours) => {
             "Location is mapped back where the host is rewritten"
         }
         _ => return None,
     })
+}
+
+/// URLs without repeated slashes in their paths.
+fn merged(locations: &[String]) -> Vec<String> {
+    let merge = |location: &String| {
+        let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
+        let mut path = rest.to_owned();
+        while path.contains("//") {
+            path = path.replace("//", "/");
+        }
+        format!("{scheme}{path}")
+    };
+    locations.iter().map(merge).collect()
 }
 
 /// The names of cookies.
@@ -358,7 +377,7 @@ pub(super) fn of_field(
         "etag" if is_coded => "ETag of compressed responses",
         "etag" if is_file => "ETag of files",
         "accept-ranges" => "Accept-Ranges",
-        "content-type" | "cache-control" | "retry-after" if is_own => OWN,
+        "content-type" | "cache-control" | "retry-after" | "content-encoding" | "vary" if is_own => OWN,
         "expires" if values.ours.is_empty() && ours.answer.field("cache-control").is_some() => {
             "Expires beside Cache-Control"
         }
