@@ -190,10 +190,10 @@ impl<'s> NginxAdapter<'s> {
     fn rest(&mut self, server: &'s Directive, scope: &BlockScope<'s>) -> RouteEntry {
         let matching = LocationMatch::Prefix("/".to_owned());
         let mut entry = RouteEntry::new("/", Vec::new());
-        self.body_limit(scope, &mut entry);
         self.files_or_nothing(scope, &matching, &mut entry);
         let location = Location { block: server, scope: scope.clone(), matching, outer: None, within: None };
         if !self.files_else(&location, server, &mut entry) {
+            self.body_limit(scope, &mut entry);
             self.access(scope, server, &mut entry);
         }
         entry

@@ -469,6 +469,9 @@ impl<'s> VarnishAdapter<'s> {
                 let time = DraftValue::from(duration(time.clamp(1, YEAR)));
                 if target == "beresp.ttl" {
                     options.extend("cache", ("ttl", time), from(number));
+                    let why =
+                        "responses such as 302, 401 and 500 are stored only if the server gives a lifetime";
+                    self.sheet.differs(number, why, "name them in `status_ttl` of `cache`");
                 } else {
                     options.extend("cache", ("stale_while_revalidate", time.clone()), from(number));
                     options.extend("cache", ("grace", time), Vec::new());
