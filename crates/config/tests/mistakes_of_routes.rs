@@ -477,12 +477,10 @@ fn mistakes() {
         ),
         (
             "upstream = \"app\"\nrewrite = { path = \"/b\", pattern = \"/a\", normalize = true }",
-            &["6:54: rewrite.normalize is for the rest of a path behind a prefix; expected path without pattern, in a \
-                 route for a prefix"],
-        ),
-        (
-            "upstream = \"app\"\nlocation = \"all\"",
-            &["6:12: location: this is a string; expected true or false, or \"absolute\""],
+            &[
+                "6:54: rewrite.normalize is for the rest of a path behind a prefix; expected path without pattern, in a \
+                 route for a prefix",
+            ],
         ),
         (
             "upstream = \"app\"\nrewrite = { path = \"/b/$1\", pattern = \"/a(\" }",

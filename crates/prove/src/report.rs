@@ -44,7 +44,7 @@ pub struct DifferenceCause {
     pub curl: String,
     pub theirs: String,
     pub ours: String,
-    /// What the shortest request got from the old proxy, and from Vanward.
+    /// Outcomes of the shortest request: from the old proxy, and from Vanward.
     pub outcomes: [ShownOutcome; 2],
     /// Other requests as command lines, up to 20.
     pub others: Vec<String>,

@@ -47,7 +47,7 @@ impl OriginBehaviour {
         (Self::Late, "late"),
     ];
 
-    /// Those for requests that are sent one at a time.
+    /// Returns the answers to requests that are sent one at a time.
     pub(crate) fn usual() -> &'static [(Self, &'static str)] {
         &Self::ALL[..Self::ALL.len() - 1]
     }
@@ -65,14 +65,14 @@ impl OriginBehaviour {
 /// The field by which servers vary stored responses: each request has its own, so that none depends on earlier ones.
 pub const SHARE: &str = "X-Vanward-Share";
 
-/// How a request is sent.
+/// The place of a request among others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestRow {
     /// Behind the response to the one before.
     Alone,
     /// As [`RequestRow::Alone`]: one of many of a client, of which a limit refuses some.
     InARow,
-    /// One of several concurrent ones of a client, of which a limit refuses some.
+    /// Beside others: several concurrent ones of a client, of which a limit refuses some.
     AtOnce,
 }
 

@@ -7,7 +7,7 @@ use crate::request::{MARK, SHARE};
 use crate::stand_in::StandIns;
 
 /// Bodies are cut, in characters.
-const BODY_MAX: usize = 300;
+const BODY_MAX: usize = 160;
 
 /// An outcome of a request. Fields that may differ are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +47,10 @@ pub(crate) fn outcome(
             text: format!("{name}: {}", original(value)),
             differs: differing == Some(name),
         };
-        shown.map(line).collect::<Vec<_>>()
+        let mut lines: Vec<ShownLine> = shown.map(line).collect();
+        // Their order has no meaning, and so both sides have the same one.
+        lines.sort_by(|one, other| one.text.cmp(&other.text));
+        lines
     };
     let answer = &outcome.answer;
     let status = match answer.status {

@@ -19,7 +19,7 @@ pub struct Proof {
     /// Requests that only the new proxy lets through, and other differences.
     pub open: ProofCauses,
     pub others: ProofCauses,
-    /// What was not proved, with the reason.
+    /// Unproved statements, with the reason.
     pub unproved: Option<TextTable>,
     /// Blocks of the old configuration, with the number of requests that reached them.
     pub blocks: Option<TextTable>,
@@ -111,8 +111,7 @@ mod tests {
             deciding: vec![("n:1".to_owned(), script.to_owned())],
             others: vec![script.to_owned()],
         };
-        let causes =
-            ProofCauses { heading: "Open".to_owned(), lede: String::new(), causes: vec![cause] };
+        let causes = ProofCauses { heading: "Open".to_owned(), lede: String::new(), causes: vec![cause] };
         let table = |caption: &str| TextTable {
             caption: caption.to_owned(),
             headings: ["block", "why"].map(str::to_owned).into(),

@@ -380,39 +380,46 @@ impl<'s> NginxAdapter<'s> {
             }
             return;
         }
-        let (AskedPath::Joined(uri), Some(path)) = (&target.path, location.matching.path()) else { return };
-        if uri.contains('?') {
-            return self.note(
-                pass,
-                RemarkKind::Refused,
-                "a path with a query cannot be inserted",
-                "leave the query out",
-            );
+        if let (AskedPath::Joined(uri), Some(path)) = (&target.path, location.matching.path()) {
+            self.joined(pass, (uri, path), location, entry);
         }
+    }
+
+    /// Replaces the path of a location by that of `proxy_pass`. The rest is sent as nginx has read it.
+    fn joined(
+        &mut self,
+        pass: &'s Directive,
+        (uri, path): (&str, &str),
+        location: &Location<'s>,
+        entry: &mut RouteEntry,
+    ) {
+        if uri.contains('?') {
+            let (why, instead) = ("a path with a query cannot be inserted", "leave the query out");
+            return self.note(pass, RemarkKind::Refused, why, instead);
+        }
+        let is_exact = matches!(location.matching, LocationMatch::Exact(_));
         let merges = location.scope.one("merge_slashes").is_none_or(|merges| merges.word(0) != "off");
-        // A prefix that maps to itself is no change, but nginx sends the rest as it has read it.
-        if uri == path && !matches!(location.matching, LocationMatch::Exact(_)) && !merges {
+        if uri == path && !is_exact && !merges {
             return;
         }
-        let to = if matches!(location.matching, LocationMatch::Exact(_)) {
-            uri.clone()
-        } else if entry.path.starts_with('~') {
-            format!("{}$1", uri.replace('$', "$$"))
-        } else {
+        let bare = uri.trim_end_matches('/');
+        let to = match () {
+            () if is_exact => uri.to_owned(),
+            () if entry.path.starts_with('~') => format!("{}$1", uri.replace('$', "$$")),
+            () if bare.is_empty() => "/".to_owned(),
+            () => bare.to_owned(),
+        };
+        entry.options.extend("rewrite", ("path", to.into()), from(pass));
+        if !is_exact && !entry.path.starts_with('~') {
             if path.ends_with('/') != uri.ends_with('/') {
                 let why = "paths are joined with one slash between them";
                 self.note(pass, RemarkKind::Differs, why, "");
             }
-            let bare = uri.trim_end_matches('/');
-            let bare = if bare.is_empty() { "/" } else { bare };
-            entry.options.extend("rewrite", ("path", bare.into()), from(pass));
             if merges {
                 let why = StatementOrigin::Default("nginx sends a path as it has read it");
                 entry.options.extend("rewrite", ("normalize", true.into()), vec![why]);
             }
-            return;
-        };
-        entry.options.extend("rewrite", ("path", to.into()), from(pass));
+        }
     }
 
     fn request_headers(&mut self, target: &AskedServers, scope: &BlockScope<'s>, entry: &mut RouteEntry) {

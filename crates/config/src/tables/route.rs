@@ -9,7 +9,8 @@ use expression::Expression;
 use ipnet::IpNet;
 use route::{
     Alone, CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdit, HeaderEdits, HostRewrite, HostRule,
-    MappedUrls, NamedValues, PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split, Users,
+    MappedUrls, NamedValues, PathRewrite, PathRule, Rate, RateKey, Redirect, RouteRule, RouteTemplate, Split,
+    Users,
 };
 use shape::Millionths;
 

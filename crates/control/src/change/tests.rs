@@ -99,7 +99,8 @@ fn a_change_keeps_what_it_does_not_touch() {
     // A reloaded file is a new one, even with the same text.
     control.change(several()).expect("it is valid");
     assert_eq!(kept(), [[true, true], [true, true]]);
-    let other = several().edit(|settings| settings.routes[0].policies.location = Some(route::MappedUrls::All));
+    let other =
+        several().edit(|settings| settings.routes[0].policies.location = Some(route::MappedUrls::All));
     control.change(other.expect("it is valid")).expect("it is valid");
     assert_eq!(kept(), [[false, true], [true, true]]);
     // A route's limits include some of the global ones.

@@ -255,7 +255,7 @@ fn planted_mistakes_in_concurrency_upgrades_http2_and_applications_are_found() {
     let report = proved(
         "nginx",
         NGINX_TLS,
-        Some(&adapted("nginx", NGINX_TLS).replace("address =", "http2 = false\naddress =")),
+        Some(&adapted("nginx", NGINX_TLS).replace("http2 = true", "http2 = false")),
     );
     let report: Value = serde_json::from_str(&report.with_code(1).output).expect("JSON");
     let causes = report["causes"].as_array().expect("a list");

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ::route::{BytePattern, DomainRewrite, ErrorPages, MappedUrls, PageFor, RedirectStatus, SameSite, ValueRule};
+use ::route::{
+    BytePattern, DomainRewrite, ErrorPages, MappedUrls, PageFor, RedirectStatus, SameSite, ValueRule,
+};
 use ipnet::IpNet;
 use shape::Delay;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::route::{
     CONDITIONAL_BRANCHES_MAX, ClaimRules, ContentSyntax, CookieRewrite, FixedResponse, FixedResponseError,
-    HostRewrite, MappedUrls, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split, SplitShare,
-    TemplateScope, TemplateStage, TemplateUse, response_status,
+    HostRewrite, MappedUrls, NamedValues, OfClient, PathRewrite, PathRule, Redirect, RouteTemplate, Split,
+    SplitShare, TemplateScope, TemplateStage, TemplateUse, response_status,
 };
 
 use cache::{ACCEL_EXPIRES, TargetedField};
@@ -461,9 +461,7 @@ fn policies(
         request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
         request_headers: edits(&written.request_headers, of_requests, names, reader)?,
         response_headers: edits(&written.response_headers, of_responses, names, reader)?,
-        location: written
-            .location
-            .unwrap_or_else(|| (rewrite != Rewrite::default()).then_some(MappedUrls::All)),
+        location: mapped_urls(written, &rewrite),
         rewrite: rewrite.into(),
         split_key: split_key.map(Box::new),
         cors: cors.map(Box::new),
@@ -582,6 +580,11 @@ fn cookie_prefixes(path: Option<&PathRewrite>) -> Option<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (client, server) = path.and_then(PathRewrite::prefixes)?;
     (client != server).then(|| (text(client), text(server)))
+}
+
+/// The URLs that are mapped: by default all, if there is a rewrite.
+fn mapped_urls(written: &RouteWritten, rewrite: &Rewrite) -> Option<MappedUrls> {
+    written.location.unwrap_or_else(|| (*rewrite != Rewrite::default()).then_some(MappedUrls::All))
 }
 
 /// The default cookie rewrite: as with Location, paths follow the prefix of the path rewrite.

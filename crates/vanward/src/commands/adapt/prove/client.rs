@@ -23,7 +23,7 @@ const MESSAGE: &[u8] = b"\x81\x85\0\0\0\0ping!";
 
 pub(super) struct ProofClient {
     tls: Arc<ClientConfig>,
-    /// The same for HTTP/2.
+    /// Settings of TLS for HTTP/2.
     http2: Arc<ClientConfig>,
 }
 
