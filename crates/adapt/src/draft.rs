@@ -151,7 +151,27 @@ impl DraftTable {
         if !names.contains(&name.into()) {
             names.push(name.into());
         }
+        if place == "remove" {
+            // What was written before is gone.
+            for written in ["set", "add"] {
+                self.without_field(option, written, name);
+            }
+        }
         self.extend(option, (place, DraftValue::List(names)), from);
+    }
+
+    fn without_field(&mut self, option: &str, place: &str, name: &str) {
+        let Some((_, DraftValue::Table(places), _)) =
+            self.options.iter_mut().find(|(known, ..)| known == option)
+        else {
+            return;
+        };
+        for (_, value) in places.iter_mut().filter(|(known, _)| known == place) {
+            if let DraftValue::Table(fields) = value {
+                fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+            }
+        }
+        places.retain(|(known, value)| known != place || *value != DraftValue::Table(Vec::new()));
     }
 
     /// Removes pairs from an option that is a table, but keeps its origins.

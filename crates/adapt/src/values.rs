@@ -78,9 +78,13 @@ pub(crate) fn host_bits(text: &str) -> usize {
     network(text).map_or(0, |(_, length)| 128 - length as usize)
 }
 
+/// Longer texts that an expression looks ahead for are not written.
+const LOOKED_AHEAD_MAX: usize = 30;
+
 /// Converts an expression that may match anywhere to one for the whole text; or returns why it is invalid.
 pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, String> {
-    let mut body = text;
+    let text = &without_look_ahead(text);
+    let mut body = text.as_str();
     let mut made = String::new();
     if ignores_case {
         made.push_str("(?i)");
@@ -107,10 +111,56 @@ pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, Strin
     valid(made, text)
 }
 
+/// Writes `(?!TEXT)` before the end or `.*` without looking ahead: what follows is shorter, or differs at some letter.
+fn without_look_ahead(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("(?!") else { return text.to_owned() };
+    let Some((word, behind)) = rest.split_once(')') else { return text.to_owned() };
+    let letters: Vec<char> = word.replace('\\', "").chars().collect();
+    let is_text = |letter: &char| letter.is_ascii_alphanumeric() || "-_/.".contains(*letter);
+    let is_plain = word.matches('.').count() == word.matches("\\.").count();
+    let is_free = matches!(behind, "" | "$" | ".*" | ".*$");
+    if letters.is_empty()
+        || letters.len() > LOOKED_AHEAD_MAX
+        || !letters.iter().all(is_text)
+        || !is_plain
+        || !is_free
+        || behind == "$"
+    {
+        return text.to_owned();
+    }
+    let mut other = String::new();
+    for letter in letters.iter().rev() {
+        let letter = escaped(&letter.to_string());
+        let further = if other.is_empty() { String::new() } else { format!("|{letter}{other}") };
+        other = format!("(?:$|[^{letter}]{further})");
+    }
+    format!("{before}{other}{behind}")
+}
+
+/// Removes what looks ahead or behind, so that an expression matches at least what it did.
+pub(crate) fn without_assertions(text: &str) -> String {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some(start) = ["(?!", "(?=", "(?<!", "(?<="].iter().filter_map(|sign| rest.find(sign)).min() {
+        made += &rest[..start];
+        let mut depth = 0;
+        let length = rest[start..].char_indices().find_map(|(at, letter)| {
+            match letter {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0).then_some(at + 1)
+        });
+        rest = length.map_or("", |length| &rest[start + length..]);
+    }
+    made + rest
+}
+
 /// Converts an expression that may match anywhere to one that Vanward looks for anywhere; or returns why it is invalid.
 pub(crate) fn search(text: &str, ignores_case: bool) -> Result<String, String> {
     let case = if ignores_case { "(?i)" } else { "" };
-    valid(format!("{case}{text}"), text)
+    valid(format!("{case}{}", without_look_ahead(text)), text)
 }
 
 /// Returns an expression made of `text`, if it is valid.

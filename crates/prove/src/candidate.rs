@@ -30,6 +30,8 @@ pub struct ProofCandidate {
     pub replaced: Vec<Replaced>,
     /// Doors of the old configuration on which the candidate does not listen.
     pub closed: Vec<usize>,
+    /// Stand-ins of files of users.
+    pub users: Vec<String>,
 }
 
 /// Rewrites a configuration of Vanward. `spare` is an address for listeners that the old configuration lacks.
@@ -44,8 +46,14 @@ pub fn candidate(
         let instead = "make it one file first: vanward check --print vanward.toml";
         return Err(format!("`include` is not followed; {instead}"));
     }
-    let mut writer =
-        CandidateWriter { old, stand_ins, replaced: Vec::new(), open: Vec::new(), spare: spare.iter() };
+    let mut writer = CandidateWriter {
+        old,
+        stand_ins,
+        replaced: Vec::new(),
+        open: Vec::new(),
+        users: Vec::new(),
+        spare: spare.iter(),
+    };
     for key in OF_THE_SERVICE {
         if document.remove(key).is_some() {
             writer.replaced(format!("`{key}` of vanward.toml"), "left out");
@@ -60,7 +68,7 @@ pub fn candidate(
         }
     }
     let closed = (0..old.doors.len()).filter(|door| !writer.open.contains(door)).collect();
-    Ok(ProofCandidate { text: document.to_string(), replaced: writer.replaced, closed })
+    Ok(ProofCandidate { text: document.to_string(), replaced: writer.replaced, closed, users: writer.users })
 }
 
 struct CandidateWriter<'w> {
@@ -69,6 +77,7 @@ struct CandidateWriter<'w> {
     replaced: Vec<Replaced>,
     /// Doors with a listener.
     open: Vec<usize>,
+    users: Vec<String>,
     spare: std::slice::Iter<'w, SocketAddr>,
 }
 
@@ -139,6 +148,11 @@ impl CandidateWriter<'_> {
     /// Replaces the certificates of a listener.
     fn certificates(&mut self, listener: &mut dyn TableLike) {
         let Some(tls) = listener.get_mut("tls").and_then(Item::as_table_like_mut) else { return };
+        for of_clients in ["client_certificates", "client_certificates_by_name"] {
+            if tls.remove(of_clients).is_some() {
+                self.replaced(format!("`{of_clients}` of a listener"), "left out");
+            }
+        }
         let (cert, key) = (self.stand_ins.certificate.as_str(), self.stand_ins.key.as_str());
         for (name, new) in [("cert", cert), ("key", key)] {
             if tls.contains_key(name) {
@@ -231,7 +245,12 @@ impl CandidateWriter<'_> {
             Value::String(_) => {
                 let text = value.as_str().unwrap_or_default().to_owned();
                 let new = match key {
-                    "root" | "file" | "users" | "error_pages" | "accel" | "page" => self.file(&text),
+                    "root" | "file" | "error_pages" | "accel" | "page" => self.file(&text),
+                    "users" => {
+                        let stand_in = self.stand_ins.file(&text);
+                        self.users.push(stand_in.clone());
+                        stand_in
+                    }
                     "path" if text.starts_with("/var/") => self.file(&text),
                     "path" | "prefix" | "host" => text.clone(),
                     _ => self.networks(&text),

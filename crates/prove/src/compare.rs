@@ -8,7 +8,10 @@ pub use rules::MISSING_SCRIPT;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{ProofAnswer, ProofOutcome, SeenRequest};
-use crate::old::OldConfiguration;
+use adapt::statements::Statement;
+
+use crate::OldProxy;
+use crate::old::{OldConfiguration, OldDoor};
 use crate::request::{MARK, ProofRequest, SHARE};
 use crate::stand_in::StandIns;
 
@@ -126,8 +129,18 @@ pub(crate) const FREE_FIELDS: [&str; 12] = [
     "x-vanward-reached",
 ];
 /// Fields to servers that may differ.
-pub(crate) const FREE_SERVER_FIELDS: [&str; 8] =
-    ["connection", "keep-alive", "via", "te", "content-length", "transfer-encoding", "x-varnish", "expect"];
+pub(crate) const FREE_SERVER_FIELDS: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "via",
+    "te",
+    "content-length",
+    "transfer-encoding",
+    "x-varnish",
+    "expect",
+    "x-vanward-reached",
+    "proxy-connection",
+];
 /// Statuses of refusals.
 const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];
 /// Parts of the pages of nginx, HAProxy and Varnish.
@@ -166,8 +179,23 @@ impl Comparer<'_> {
         let groups =
             |side: &OutcomeSide| side.seen.iter().map(|seen| self.group(seen).to_owned()).collect::<Vec<_>>();
         let is_elsewhere = their_status != our_status || groups(&theirs) != groups(&ours);
+        if is_elsewhere && let Some(rule) = rules::of_other_methods(self.old, request, &theirs, &ours) {
+            self.tolerate(rule, request);
+            return Vec::new();
+        }
+        if is_elsewhere
+            && !is_open
+            && let Some(rule) = rules::of_queries(self.old, request)
+        {
+            self.tolerate(rule, request);
+            return Vec::new();
+        }
         if is_elsewhere && let Some(rule) = rules::of_place(self.old.peer, request, &theirs, &ours, is_open) {
             self.tolerate(rule, request);
+            return Vec::new();
+        }
+        if their_status == our_status && self.is_split(&groups(&theirs), &groups(&ours)) {
+            self.tolerate("the part of a split that a client gets", request);
             return Vec::new();
         }
         if their_status != our_status {
@@ -185,6 +213,15 @@ impl Comparer<'_> {
         self.fields(request, &theirs, &ours, &mut found);
         self.body(request, &theirs, &ours, &mut found);
         found.all
+    }
+
+    /// Whether both groups are parts of one split: another hash chooses.
+    fn is_split(&self, theirs: &[String], ours: &[String]) -> bool {
+        let is_part = |group: &str, split: &Statement| split.inner().iter().any(|part| part.word(0) == group);
+        let is_it = |split: &Statement| {
+            split.name == "split_clients" && theirs.iter().chain(ours).all(|group| is_part(group, split))
+        };
+        theirs != ours && theirs.len() == ours.len() && self.old.any(&is_it)
     }
 
     fn tolerate(&mut self, rule: &'static str, request: &ProofRequest) {
@@ -251,21 +288,27 @@ impl Comparer<'_> {
             return found.add(Aspect::Asked, self.summary(theirs), self.summary(ours));
         }
         let has_cache = self.old.has_cache();
+        let is_asked = |seen: &SeenRequest| seen.field("x-forwarded-uri").is_some();
         for (their, our) in theirs.seen.iter().zip(&ours.seen) {
+            // Varnish makes GET of all methods that it looks up.
+            let is_looked_up = their.method == "GET"
+                && our.method == request.method
+                && (our.method == "HEAD" || self.old.peer == OldProxy::Varnish);
             if their.method != our.method {
-                if has_cache && (their.method.as_str(), our.method.as_str()) == ("GET", "HEAD") {
+                if has_cache && is_looked_up {
                     self.tolerate(rules::WHOLE, request);
                 } else {
                     found.add(Aspect::Method, their.method.clone(), our.method.clone());
                 }
             }
-            if their.target != our.target {
-                match rules::of_target(self.old.peer, request) {
+            // An empty query is none.
+            if their.target.trim_end_matches('?') != our.target.trim_end_matches('?') {
+                match rules::of_target(self.old.peer, request, is_asked(our)) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::Target, their.target.clone(), our.target.clone()),
                 }
             }
-            if their.body != our.body {
+            if their.body != our.body && !(has_cache && is_looked_up && their.method != our.method) {
                 let shown = |seen: &SeenRequest| format!("{} bytes", seen.body.len());
                 found.add(Aspect::ServerBody, shown(their), shown(our));
             }
@@ -277,7 +320,8 @@ impl Comparer<'_> {
                 {
                     continue;
                 }
-                match rules::of_server_field(has_cache, request, &name, &theirs, &ours) {
+                let sides = (theirs.as_slice(), ours.as_slice());
+                match rules::of_server_field(has_cache, request, &name, sides, is_asked(our)) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
                 }
@@ -301,14 +345,19 @@ impl Comparer<'_> {
         for name in names(&theirs.answer.fields, &ours.answer.fields) {
             let (mut their, mut our) =
                 (values(&theirs.answer.fields, &name), values(&ours.answer.fields, &name));
-            if name == "location" {
-                their.iter_mut().chain(&mut our).for_each(|location| *location = resolved(request, location));
+            if name == "location"
+                && let Some(door) = self.old.doors.get(request.door)
+            {
+                for location in their.iter_mut().chain(&mut our) {
+                    *location = resolved(request, door, location);
+                }
             }
             if their == our || FREE_FIELDS.contains(&name.as_str()) {
                 continue;
             }
             let values = rules::FieldValues { name: &name, theirs: &their, ours: &our };
             let rule = rules::of_field(&values, theirs, ours, coded, own);
+            let rule = rule.or_else(|| rules::of_old_field(self.old, request, &values, theirs, ours));
             match rule {
                 Some(rule) => self.tolerate(rule, request),
                 None => found.add(Aspect::Field(name), shown(&their), shown(&our)),
@@ -361,21 +410,19 @@ fn without_share(value: &mut String) -> &str {
 /// Whether a proxy wrote the page itself: with nothing from the configuration in it.
 fn is_own_page(answer: &ProofAnswer) -> bool {
     let text = String::from_utf8_lossy(&answer.body);
-    answer.status >= 300 && (answer.body.is_empty() || OWN_PAGES.iter().any(|part| text.contains(part)))
+    let is_page = OWN_PAGES.iter().any(|part| text.contains(part));
+    is_page || answer.status >= 300 && answer.body.is_empty()
 }
 
-/// A URL on the requested host becomes a path.
-fn resolved(request: &ProofRequest, location: &str) -> String {
-    for scheme in ["http", "https"] {
-        let origin = format!("{scheme}://{}", request.host.to_ascii_lowercase());
-        if let Some(rest) = location.to_ascii_lowercase().strip_prefix(&origin)
-            && (rest.is_empty() || rest.starts_with('/'))
-            && scheme == "http"
-        {
-            return location[origin.len()..].to_owned();
-        }
-    }
-    location.to_owned()
+/// A URL on the requested host becomes a path. The case of hosts and an empty query have no meaning.
+fn resolved(request: &ProofRequest, door: &OldDoor, location: &str) -> String {
+    let location = location.trim_end_matches('?');
+    let scheme = if door.is_tls { "https" } else { "http" };
+    let own = format!("{scheme}://{}", door.authority(&request.host));
+    let Some((scheme, rest)) = location.split_once("://") else { return location.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
+    if origin == own.to_ascii_lowercase() { path.to_owned() } else { origin + path }
 }
 
 fn names(theirs: &[(String, String)], ours: &[(String, String)]) -> BTreeSet<String> {

@@ -246,7 +246,7 @@ impl RequestGenerator<'_> {
         }
         if self.random.below(3) == 0
             && let Some((name, value)) = self.random.one(&FIELDS)
-            && !request.fields.iter().any(|(known, _)| known == name)
+            && !request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
         {
             request.fields.push(((*name).to_owned(), (*value).to_owned()));
         }
@@ -424,6 +424,14 @@ impl RequestGenerator<'_> {
 
 fn set_field(request: &mut ProofRequest, name: &str, value: Option<String>) {
     let Some(value) = value else { return };
+    if name.eq_ignore_ascii_case("Content-Length") {
+        // The body has this length.
+        if let Ok(length @ 1..=BODY_MAX) = value.parse::<u64>() {
+            "POST".clone_into(&mut request.method);
+            request.body = Some(length as usize);
+        }
+        return;
+    }
     let value: String = value.chars().filter(|letter| (' '..='~').contains(letter)).collect();
     match request.fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         Some((_, known)) if name == "Cookie" => *known += &format!("; {value}"),

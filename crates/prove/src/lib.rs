@@ -46,7 +46,7 @@ pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, Statem
 pub use report::{DifferenceCause, ProofEvidence, ProofReport, Verdict, report};
 pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, SHARE, WEBSOCKET_ACCEPT};
 pub use shown::{ShownLine, ShownOutcome, ShownServer};
-pub use stand_in::{BlockMark, Original, Replaced, StandIns, files};
+pub use stand_in::{BlockMark, Original, Replaced, StandIns, USERS, files};
 pub use text::text;
 
 /// A proxy whose configurations can be proved.

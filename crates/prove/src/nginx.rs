@@ -20,6 +20,8 @@ const BURST_MAX: usize = 60;
 const AT_ONCE_MAX: usize = 100;
 /// Concurrent requests beyond a limit.
 const AT_ONCE_MORE: usize = 3;
+/// Statements with servers of protocols that have no stand-ins.
+const FOREIGN: [&str; 4] = ["uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"];
 /// Requests beyond what a limit admits at once.
 const BURST_MORE: usize = 5;
 
@@ -34,7 +36,8 @@ pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
             _ => http.push(statement),
         }
     }
-    let mut reader = NginxFacts { groups: groups(&http), old: &mut old, everywhere: Vec::new() };
+    let foreign = foreign(&statements);
+    let mut reader = NginxFacts { groups: groups(&http), foreign, old: &mut old, everywhere: Vec::new() };
     reader.shared(&http);
     let mut sites = Vec::new();
     for server in http.iter().filter(|statement| statement.name == "server") {
@@ -53,8 +56,33 @@ fn groups(http: &[&Statement]) -> Vec<String> {
     groups.map(|group| group.word(0).to_owned()).collect()
 }
 
+/// The groups and servers of protocols without stand-ins.
+pub(crate) fn foreign(statements: &[Statement]) -> Vec<String> {
+    let mut all = Vec::new();
+    for statement in statements {
+        if is_foreign(statement) {
+            let word = statement.word(0);
+            all.push(word.split_once("://").map_or(word, |(_, authority)| authority).to_owned());
+        }
+        all.extend(foreign(statement.inner()));
+    }
+    all
+}
+
+/// Whether a statement names a server of such a protocol.
+pub(crate) fn is_foreign(statement: &Statement) -> bool {
+    FOREIGN.contains(&statement.name.as_str())
+}
+
+/// Whether a place is that of such a statement.
+pub(crate) fn is_foreign_place(place: &StatementPlace) -> bool {
+    place.text.split(' ').next().is_some_and(|name| FOREIGN.contains(&name))
+}
+
 struct NginxFacts<'o> {
     groups: Vec<String>,
+    /// Groups whose servers have no stand-ins.
+    foreign: Vec<String>,
     old: &'o mut OldConfiguration,
     /// Rules for all servers.
     everywhere: Vec<OldRule>,
@@ -66,7 +94,9 @@ impl NginxFacts<'_> {
         for statement in http {
             match statement.name.as_str() {
                 "upstream" => {
-                    for server in statement.inner().iter().filter(|inner| inner.name == "server") {
+                    let is_foreign = self.foreign.iter().any(|group| group == statement.word(0));
+                    let servers = statement.inner().iter().filter(|inner| inner.name == "server");
+                    for server in servers.filter(|_| !is_foreign) {
                         self.old.server(server.word(0), 80, Some(statement.word(0)));
                     }
                 }
@@ -216,7 +246,8 @@ impl NginxFacts<'_> {
             "auth_basic_user_file" => self.old.file(first, OldFileKind::Users),
             "ssl_certificate" => self.old.file(first, OldFileKind::Certificate),
             "ssl_certificate_key" => self.old.file(first, OldFileKind::Key),
-            "try_files" => statement.words.iter().for_each(|word| self.page(word)),
+            // Those before the last are often names that no file has.
+            "try_files" => self.page(statement.words.last().map_or("", String::as_str)),
             _ => {}
         }
     }
@@ -254,7 +285,12 @@ fn authority(url: &str) -> Option<&str> {
             let length = socket.find(':').unwrap_or(socket.len());
             rest.get(..length + "unix:".len())
         }
-        None => rest.split(['/', '?']).next(),
+        None => {
+            let authority = rest.split(['/', '?']).next()?;
+            // A variable behind the port is a path.
+            let fixed = authority.split('$').next().filter(|fixed| split_port(fixed).1.is_some());
+            Some(fixed.unwrap_or(authority))
+        }
     }
 }
 

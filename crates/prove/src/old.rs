@@ -160,6 +160,14 @@ impl OldConfiguration {
         self.peer == OldProxy::Varnish || self.statements.iter().any(is_stored)
     }
 
+    /// Whether some statement, at any depth, is such a one.
+    pub(crate) fn any(&self, is_one: &dyn Fn(&Statement) -> bool) -> bool {
+        fn within(all: &[Statement], is_one: &dyn Fn(&Statement) -> bool) -> bool {
+            all.iter().any(|statement| is_one(statement) || within(statement.inner(), is_one))
+        }
+        within(&self.statements, is_one)
+    }
+
     /// Returns the door's index, and adds the door if it is new.
     pub(crate) fn door(&mut self, door: OldDoor) -> usize {
         let is_same = |known: &OldDoor| known.host == door.host && known.port == door.port;

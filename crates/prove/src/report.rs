@@ -95,7 +95,12 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
     let mut comparer = Comparer { old, theirs: theirs.0, ours: ours.0, tolerated: BTreeMap::new() };
     let mut differences = Vec::new();
     for ((request, their), our) in requests.iter().zip(theirs.1).zip(ours.1) {
-        if request.row == RequestRow::Alone && !evidence.closed.contains(&request.door) {
+        // The old program has no server there, so its failure says nothing.
+        let is_foreign = old.peer == OldProxy::Nginx && our.answer.status >= 400 && {
+            let foreign = |mark: &&BlockMark| mark.statements.iter().any(crate::nginx::is_foreign_place);
+            blocks(&evidence, request.number).iter().any(foreign)
+        };
+        if request.row == RequestRow::Alone && !evidence.closed.contains(&request.door) && !is_foreign {
             differences.extend(comparer.compare(request, their, our));
         }
     }

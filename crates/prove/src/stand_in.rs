@@ -17,7 +17,7 @@ const ADDRESSES: u8 = 99;
 const INNER_MAX: u8 = 14;
 
 /// A user and a password that the stand-in of each file of users has: `alice` and `secret`.
-const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
+pub const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
 
 /// The places that stand in for those of the old configuration, for one of the two proxies.
 #[derive(Debug, Clone)]

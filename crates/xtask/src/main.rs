@@ -71,7 +71,10 @@ Examples:
   cargo xtask deny                        licences and sources of the libraries
   cargo xtask book                        the pages as a book with search, in target/book
   cargo xtask examples                    resilience runs as tests, by go test and pytest; live lists of addresses
-  cargo xtask adapt                       adapted configurations beside Traefik";
+  cargo xtask adapt                       adapted configurations beside Traefik
+  cargo xtask adapt --prove               the corpus of configurations beside nginx, HAProxy, Caddy and Varnish
+  cargo xtask adapt --prove --tenth 3     a tenth of it, as CI has it in turn
+  cargo xtask adapt --planted             mistakes planted in `adapt`, which the corpus finds";
 
 #[derive(Subcommand)]
 enum XtaskCommand {
@@ -135,8 +138,8 @@ enum XtaskCommand {
     Book,
     /// Run the examples: resilience runs as tests, with go test and pytest, and live lists of addresses.
     Examples,
-    /// Compare Traefik and Vanward with adapted configurations.
-    Adapt,
+    /// Compare Traefik and Vanward with adapted configurations, or other proxies with the corpus.
+    Adapt(strangers::AdaptArgs),
 }
 
 fn main() -> ExitCode {
@@ -171,7 +174,7 @@ fn main() -> ExitCode {
         XtaskCommand::Deny => strangers::run_deny(),
         XtaskCommand::Book => strangers::run_book(),
         XtaskCommand::Examples => strangers::run_examples(),
-        XtaskCommand::Adapt => strangers::run_adapt(),
+        XtaskCommand::Adapt(arguments) => strangers::run_adapt(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

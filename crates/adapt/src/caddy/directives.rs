@@ -559,7 +559,11 @@ impl<'s> CaddyAdapter<'s> {
             self.sheet.refuse(step.directive.number, &format!("there is no variable {variable}"), instead);
             text.to_owned()
         });
-        let body = (!text.is_empty()).then_some((text.as_str(), "text/plain; charset=utf-8"));
+        let is_json = [('{', '}'), ('[', ']')]
+            .iter()
+            .any(|(start, end)| text.starts_with(*start) && text.ends_with(*end));
+        let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+        let body = (!text.is_empty()).then_some((text.as_str(), kind));
         self.done(step.directive, rules::answer(code, body), made);
         if let Some(close) = inner("close") {
             self.sheet.needless(close.number, "connections are kept or closed as the client asks");

@@ -447,14 +447,17 @@ impl<'s> HaproxyAdapter<'s> {
             return self.sheet.refuse(rule.line.number, "it is no name of a field", instead);
         }
         let lower = name.to_ascii_lowercase();
+        let always_sent = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
+        let is_always_sent = option == "request_headers" && always_sent.contains(&lower.as_str());
+        if action == "del-header" && is_always_sent {
+            return self.sheet.needless(rule.line.number, "these fields from clients are dropped");
+        }
         if action == "del-header" {
             return made.options.listed(option, "remove", &name, rule.from());
         }
-        let always_sent =
-            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "forwarded"];
         // A constant says what a proxy in front has ended; a sample is what Vanward knows from the connection.
         let is_found_out = text.contains('%') || rule.words().iter().any(|word| word.contains("ssl_fc"));
-        if option == "request_headers" && always_sent.contains(&lower.as_str()) && is_found_out {
+        if is_always_sent && is_found_out {
             return self.sheet.needless(rule.line.number, "servers always get this field");
         }
         let value = match self.template(rule, &name, &text) {
@@ -492,7 +495,16 @@ impl<'s> HaproxyAdapter<'s> {
             set_path(text)
         } else {
             let to = rule.words().get(3);
-            to.and_then(|to| Some((written::expression(text, false).ok()?, groups(to))))
+            to.and_then(|to| {
+                // The slash of a group that begins the new path comes before the group.
+                let (text, to) = match (text.split_once("(/"), to.strip_prefix("\\1")) {
+                    (Some((before, behind)), Some(rest)) if !before.contains('(') => {
+                        (format!("{before}/({behind}"), format!("/\\1{rest}"))
+                    }
+                    _ => (text.to_owned(), to.clone()),
+                };
+                Some((written::expression(&text, false).ok()?, groups(&to)))
+            })
         };
         let known =
             made.options.get("rewrite").is_some_and(|_| made.options.inner("rewrite", "path").is_some());

@@ -26,6 +26,16 @@ struct BackendClass {
     options: Option<DraftTable>,
 }
 
+/// Writes the default of a name so that it is a backend of the class: the route has a condition for the names.
+fn of_class(text: String, class: &BackendClass) -> String {
+    let Some((before, default)) = text.rsplit_once("?? \"") else { return text };
+    let Some(default) = default.strip_suffix('"') else { return text };
+    match class.names.first() {
+        Some(first) if !class.names.iter().any(|name| name == default) => format!("{before}?? \"{first}\""),
+        _ => text,
+    }
+}
+
 impl<'s> HaproxyAdapter<'s> {
     pub(super) fn chosen(
         &mut self,
@@ -113,7 +123,7 @@ impl<'s> HaproxyAdapter<'s> {
             if class.places.len() == 1 {
                 return Some(ChosenBackend::Backend(first));
             }
-            let text = name.total();
+            let text = of_class(bare(&name.total()).to_owned(), class);
             return match self.sheet.definitions.value("backend", bare(&text), rule.from()) {
                 Ok(value) => Some(ChosenBackend::Named(first, format!("${{{value}}}"))),
                 Err(why) => {

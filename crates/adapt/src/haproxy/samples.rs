@@ -113,6 +113,15 @@ pub(super) fn term(words: &[String], reader: &mut SampleReader<'_, '_>) -> Term 
     let (fetch, converters) = sample.split_once(if is_call { ")," } else { "," }).unwrap_or((sample, ""));
     let (name, argument) =
         fetch.split_once('(').map_or((fetch, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
+    // A request has one Host here: others get 400.
+    if matches!(name, "hdr_cnt" | "req.hdr_cnt") && argument.eq_ignore_ascii_case("host") {
+        match words.get(1..).unwrap_or_default() {
+            [one] | [.., _, one] if one == "1" && words.len() <= 3 => {
+                return Term::Fixed(words.len() == 2 || words[1] == "eq");
+            }
+            _ => {}
+        }
+    }
     let (base, way) = WAYS
         .iter()
         .find_map(|(suffix, way)| Some((name.strip_suffix(suffix)?.strip_suffix('_')?, *way)))
@@ -136,6 +145,16 @@ pub(super) fn term(words: &[String], reader: &mut SampleReader<'_, '_>) -> Term 
             Err(why) => Term::Unsaid(why),
         };
     }
+    // Texts are read as numbers only where there is an expression for that.
+    const TEXTS: [&str; 10] =
+        ["path", "url", "query", "method", "url_param", "urlp", "cook", "req.cook", "base", "host"];
+    let base = match criteria.of {
+        Some(SampleType::Number) if matches!(base, "hdr" | "req.hdr" | "req.fhdr") => "hdr_val",
+        Some(SampleType::Number | SampleType::Truth) if base.ends_with("hdr") || TEXTS.contains(&base) => {
+            return unsaid(sample);
+        }
+        _ => base,
+    };
     criteria.ignores_case |= converters.contains("lower");
     let Criteria { way, ignores_case, ref values, ref networks, .. } = criteria;
     let in_maps = networks.iter().map(|map| Atom::When(format!("client.address in {map}")));

@@ -10,6 +10,10 @@ use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::values as written;
 
+/// An option of a draft: edits of responses with the statuses for which nginx adds fields.
+pub(super) const OF_SUCCESSES: &str = "response_headers of successes";
+pub(super) const SUCCESSES: &str = "response.status in [200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
+
 /// Fields that Vanward writes itself.
 const OWN_FIELDS: [&str; 4] = ["Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive"];
 
@@ -47,6 +51,17 @@ impl<'s> NginxAdapter<'s> {
 
     /// Translates all that holds for a location whatever its content, except `return`, because nginx answers it first.
     pub(super) fn access(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
+        self.access_of_script(scope, scope, server, entry);
+    }
+
+    /// As [`access`](Self::access), for a script to which nginx moves requests within: fields are those of its location.
+    pub(super) fn access_of_script(
+        &mut self,
+        scope: &BlockScope<'s>,
+        script: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
         if entry.options.get("respond").is_some_and(|answer| format!("{answer:?}").contains("501")) {
             return;
         }
@@ -54,7 +69,7 @@ impl<'s> NginxAdapter<'s> {
         self.password(scope, entry);
         self.rates(scope, entry);
         self.concurrency(scope, entry);
-        self.response_headers(scope, entry);
+        self.response_headers(script, entry);
         self.error_pages(scope, server, entry);
         self.compression(scope, entry);
         if let Some(question) = scope.one("auth_request")
@@ -309,7 +324,11 @@ impl<'s> NginxAdapter<'s> {
     /// Translates `add_header` and `proxy_hide_header`.
     pub(super) fn response_headers(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let is_server = entry.has_server();
-        let hidden: Vec<_> = if is_server { scope.all("proxy_hide_header") } else { Vec::new() };
+        let hidden: Vec<_> = if is_server {
+            ["proxy_hide_header", "fastcgi_hide_header"].iter().flat_map(|name| scope.all(name)).collect()
+        } else {
+            Vec::new()
+        };
         let mut named: Vec<String> = Vec::new();
         for add in scope.all("add_header") {
             let (name, text) = (add.word(0), add.word(1));
@@ -342,6 +361,12 @@ impl<'s> NginxAdapter<'s> {
             named.push(name.to_owned());
             let is_hidden = hidden.iter().any(|hide| hide.word(0).eq_ignore_ascii_case(name));
             let place = if is_hidden { "set" } else { "add" };
+            let is_lifetime = ["Cache-Control", "Expires"].iter().any(|of| of.eq_ignore_ascii_case(name));
+            if add.word(2) != "always" && is_lifetime {
+                // An error must not be kept as long as the content.
+                self.header(OF_SUCCESSES, place, name, value, add, entry);
+                continue;
+            }
             self.header("response_headers", place, name, value, add, entry);
             if add.word(2) != "always" {
                 self.note(
@@ -375,7 +400,7 @@ impl<'s> NginxAdapter<'s> {
         if let Some(expires) = scope.one("expires") {
             match content::cache_control(&expires.words) {
                 Some(Some(value)) => {
-                    self.header("response_headers", "set", "Cache-Control", value, expires, entry);
+                    self.header(OF_SUCCESSES, "set", "Cache-Control", value, expires, entry);
                     self.note(expires, RemarkKind::Differs, "Cache-Control is sent, and no Expires", "");
                 }
                 Some(None) => self.note(expires, RemarkKind::NeedsNothing, "it is the default", ""),
@@ -408,7 +433,12 @@ impl<'s> NginxAdapter<'s> {
     }
 
     /// Translates `error_page` with a local file.
-    fn error_pages(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
+    pub(super) fn error_pages(
+        &mut self,
+        scope: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
         for page in scope.all("error_page") {
             let Some((uri, codes)) = page.words.split_last() else { continue };
             if entry.has_server() {

@@ -67,7 +67,6 @@ impl<'s> NginxAdapter<'s> {
             return true;
         }
         if self.front_controller(location, server, entry) {
-            self.access(scope, server, entry);
             return true;
         }
         if let Some(rewrite) = scope.here("rewrite")
@@ -180,6 +179,8 @@ impl<'s> NginxAdapter<'s> {
         scope: &BlockScope<'s>,
         entry: &mut RouteEntry,
     ) {
+        // The client's Host, in a URL whose scheme is known.
+        let url = &url.replacen("://$http_host", "://$host", 1);
         let ends = ["$is_args$args", "$is_args$query_string", "${is_args}$args"];
         let path = ends.iter().find_map(|end| url.strip_suffix(end));
         let made = match path.unwrap_or(url) {
@@ -255,6 +256,12 @@ impl<'s> NginxAdapter<'s> {
                         let rewrite = DraftValue::Table(vec![("path".to_owned(), "/".into())]);
                         entry.options.set("rewrite", rewrite, from(root));
                     }
+                }
+                // The expression of a `^~`.
+                LocationMatch::FirstPrefix(path) if path.ends_with('/') && directory.ends_with('/') => {
+                    let pattern = format!("{}(.*)", written::escaped(path));
+                    let pairs = [("pattern".to_owned(), pattern.into()), ("path".to_owned(), "/$1".into())];
+                    entry.options.set("rewrite", DraftValue::Table(pairs.into()), from(root));
                 }
                 _ => {
                     let why = "an alias is taken over for prefixes only";

@@ -40,7 +40,13 @@ const DOES_MORE: [&str; 6] = ["if", "return", "rewrite", "try_files", "set", "mi
 
 /// The words of `try_files` that are a file, or also its directory, before the last one.
 pub(super) fn tries_files(words: &[&str]) -> bool {
-    matches!(words, ["$uri"] | ["$uri", "$uri/"])
+    matches!(
+        words,
+        ["$uri"]
+            | ["$uri", "$uri/" | "$uri/index.html"]
+            | ["$uri/index.html", "$uri"]
+            | ["$uri", "$uri/", "$uri/index.html"]
+    )
 }
 
 /// The effect of an `if` for missing files on their requests.
@@ -162,13 +168,8 @@ impl<'s> NginxAdapter<'s> {
         if let Some(differs) = shared.iter().find(|shared| numbers(scope, shared) != numbers(named, shared)) {
             return Err(format!("`{differs}` of location {name} is another one, and a route has it once"));
         }
-        let location = Location {
-            block,
-            scope: named.clone(),
-            matching: matching.clone(),
-            outer: None,
-            is_in_root: false,
-        };
+        let location =
+            Location { block, scope: named.clone(), matching: matching.clone(), outer: None, within: None };
         self.pass(pass, &location, made);
         match made.options.get("upstream") {
             Some(_) => Ok(()),

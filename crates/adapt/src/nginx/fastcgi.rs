@@ -102,6 +102,7 @@ impl<'s> NginxAdapter<'s> {
         entry.options.set("upstream", name, origins);
         self.timeouts(pass, &scope_of_pass, entry);
         self.body_limit(scope, entry);
+        self.access_of_script(scope, &scope_of_pass, server, entry);
         let why = "files are told by their extensions here, and all other paths run the application";
         self.note(tried, RemarkKind::Differs, why, "add further extensions to the route with `files`");
         true

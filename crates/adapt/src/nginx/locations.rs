@@ -14,6 +14,7 @@ use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::truth::NginxCondition;
+use super::variables::ResolvedVariable;
 use super::{NginxAdapter, constants, from};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
@@ -120,7 +121,7 @@ pub(super) struct Location<'s> {
     /// The location around a predicate.
     pub(super) outer: Option<LocationMatch>,
     /// Whether it is an expression within `location /`, which holds where no longer prefix matches.
-    pub(super) is_in_root: bool,
+    pub(super) within: Option<String>,
 }
 
 impl Location<'_> {
@@ -153,6 +154,7 @@ struct LocationRoutes {
 
 impl<'s> NginxAdapter<'s> {
     pub(super) fn entries(&mut self, server: &'s Directive, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
+        let scope = &with_server_name(scope);
         let branches = self.branches(server, scope, TestedCondition::always());
         let scope = &scope.with_sets(&branches.sets);
         let mut entries = self.of_server(&branches, scope);
@@ -170,6 +172,10 @@ impl<'s> NginxAdapter<'s> {
         let mut locations = Vec::new();
         self.flatten(scope, None, &mut locations);
         entries.extend(self.of_locations(&locations, server, scope, !branches.all.is_empty()));
+        let has_root = locations.iter().any(|location| matches!(&location.matching, LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if path == "/"));
+        if !has_root {
+            entries.push(self.rest(server, scope));
+        }
         for location in &locations {
             if location.matching == LocationMatch::Named && !self.named.contains(&location.block.number) {
                 let why = "no route leads to this named location";
@@ -177,14 +183,20 @@ impl<'s> NginxAdapter<'s> {
                 self.note(location.block, RemarkKind::Refused, why, instead);
             }
         }
-        let has_root = locations.iter().any(|location| matches!(&location.matching, LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if path == "/"));
-        if !has_root {
-            let mut entry = RouteEntry::new("/", Vec::new());
-            self.files_or_nothing(scope, &LocationMatch::Prefix("/".to_owned()), &mut entry);
-            self.access(scope, server, &mut entry);
-            entries.push(entry);
-        }
         entries
+    }
+
+    /// The route for requests that no location matches.
+    fn rest(&mut self, server: &'s Directive, scope: &BlockScope<'s>) -> RouteEntry {
+        let matching = LocationMatch::Prefix("/".to_owned());
+        let mut entry = RouteEntry::new("/", Vec::new());
+        self.files_or_nothing(scope, &matching, &mut entry);
+        let location = Location { block: server, scope: scope.clone(), matching, outer: None, within: None };
+        if !self.files_else(&location, server, &mut entry) {
+            self.body_limit(scope, &mut entry);
+            self.access(scope, server, &mut entry);
+        }
+        entry
     }
 
     /// Builds the routes of all locations. Of expressions, the first one wins, as in nginx. `has_answers` tells whether
@@ -207,7 +219,10 @@ impl<'s> NginxAdapter<'s> {
         let set_elsewhere = constants::set_by_locations(server.inner());
         let folders = self.internal_folders(locations);
         for location in locations {
-            let Some(path) = self.path(location, has_patterns) else { continue };
+            let Some(path) = self.path(location, has_patterns) else {
+                others.extend(closed_expression(location));
+                continue;
+            };
             let location = &location.with_unknown(&set_elsewhere);
             let LocationRoutes { mut routes, is_asked, files } =
                 self.of_location(location, server, &path, has_answers);
@@ -234,7 +249,7 @@ impl<'s> NginxAdapter<'s> {
             }
             match location.matching {
                 LocationMatch::FirstPrefix(_) if has_patterns => first.extend(routes),
-                LocationMatch::Pattern { .. } if location.is_in_root => inner.extend(routes),
+                LocationMatch::Pattern { .. } if location.within.is_some() => inner.extend(routes),
                 LocationMatch::Predicate(_) => predicates.extend(routes),
                 _ => others.extend(routes),
             }
@@ -381,8 +396,9 @@ impl<'s> NginxAdapter<'s> {
             location.matching.path().is_some_and(|path| rewrite.word(0).starts_with(&format!("^{path}")));
         let to = match rewrite.word(0) {
             "^" | ".*" | "^.*" | "^.*$" | "^/" if !to.contains("$1") => to.to_owned(),
-            "^(.*)$" | "^(.*)" | "(.*)" => to.replace("$1", "${uri}"),
-            "^/(.*)$" | "^/(.*)" => to.replace("/$1", "${uri}"),
+            pattern if with_whole_path(pattern, to).is_some() => {
+                with_whole_path(pattern, to).unwrap_or_default()
+            }
             pattern if begins && values::expression(pattern, false).is_ok() => {
                 entry.path = format!("~ {}", values::expression(pattern, false).unwrap_or_default());
                 to.to_owned()
@@ -471,7 +487,7 @@ impl<'s> NginxAdapter<'s> {
             let outer_path = outer.map(|outer| outer.path());
             let is_within = match (&matching, outer_path) {
                 (_, None | Some(Some("/"))) => true,
-                (LocationMatch::Predicate(_), Some(outer)) => outer.is_some(),
+                (LocationMatch::Predicate(_) | LocationMatch::Pattern { .. }, Some(outer)) => outer.is_some(),
                 (LocationMatch::Exact(path) | LocationMatch::Prefix(path), Some(Some(outer))) => {
                     path.starts_with(outer)
                 }
@@ -488,10 +504,10 @@ impl<'s> NginxAdapter<'s> {
                 continue;
             }
             self.flatten(&scope, Some(&matching), into);
-            let is_in_root =
-                matches!(matching, LocationMatch::Pattern { .. }) && outer_path == Some(Some("/"));
+            let is_expression = matches!(matching, LocationMatch::Pattern { .. });
+            let within = outer_path.flatten().filter(|_| is_expression).map(str::to_owned);
             let outer = if matching.is_predicate() { outer.cloned() } else { None };
-            into.push(Location { block, scope, matching, outer, is_in_root });
+            into.push(Location { block, scope, matching, outer, within });
         }
     }
 
@@ -588,9 +604,45 @@ impl<'s> NginxAdapter<'s> {
         };
         let mut entry = RouteEntry::new(format!("~ {pattern}"), from(rewrite));
         let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
-        self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, scope, &mut entry);
+        let to = rewrite.word(1).trim_end_matches('?');
+        let to = with_whole_path(rewrite.word(0), to).unwrap_or_else(|| to.to_owned());
+        self.redirect(rewrite, &to, status, scope, &mut entry);
         Some(entry)
     }
+}
+
+/// A route for the requests of an expression that cannot be written, if the location refuses them: they get 501.
+fn closed_expression(location: &Location<'_>) -> Option<RouteEntry> {
+    let LocationMatch::Pattern { text, ignores_case } = &location.matching else { return None };
+    let guards = |inner: &Directive| {
+        ["deny", "auth_basic", "auth_request", "internal"].contains(&inner.name.as_str())
+            || inner.name == "return" && branches::refuses(inner)
+    };
+    location.scope.own().iter().any(guards).then_some(())?;
+    let pattern = values::expression(&values::without_assertions(text), *ignores_case).ok()?;
+    let mut entry = RouteEntry::new(format!("~ {pattern}"), from(location.block));
+    content::not_taken(location.block, &mut entry);
+    Some(entry)
+}
+
+/// Writes the group of an expression for all paths as the path.
+fn with_whole_path(pattern: &str, to: &str) -> Option<String> {
+    match pattern {
+        "^(.*)$" | "^(.*)" | "(.*)" => Some(to.replace("$1", "${uri}")),
+        "^/(.*)$" | "^/(.*)" => Some(to.replace("/$1", "${uri}")),
+        _ => None,
+    }
+}
+
+/// Gives `$server_name` its value, the first name, if that is a host.
+fn with_server_name<'s>(scope: &BlockScope<'s>) -> BlockScope<'s> {
+    let name = scope.here("server_name").map_or("", |names| names.word(0));
+    if name.is_empty() || name.starts_with(['.', '*', '~', '_']) || name.ends_with('*') {
+        return scope.clone();
+    }
+    let mut sets = scope.sets().clone();
+    sets.insert("server_name".to_owned(), Ok(Rc::new(ResolvedVariable::constant(name))));
+    scope.with_sets(&Rc::new(sets))
 }
 
 fn exact_paths(locations: &[Location<'_>]) -> Vec<String> {
@@ -617,6 +669,8 @@ fn encoded(path: &str) -> String {
 /// A condition that excludes the requests of longer prefixes, which nginx prefers to a shorter `^~` and to an expression
 /// within `location /`. `None` if there are none.
 fn longer_prefixes(location: &Location<'_>, all: &[Location<'_>], server: &BlockScope<'_>) -> Option<String> {
+    let root = "/".to_owned();
+    let mut within = &root;
     let longer: Vec<String> = match &location.matching {
         LocationMatch::FirstPrefix(own) => {
             let plain = all.iter().filter_map(|other| match &other.matching {
@@ -625,19 +679,25 @@ fn longer_prefixes(location: &Location<'_>, all: &[Location<'_>], server: &Block
             });
             plain.filter(|path| path.len() > own.len() && path.starts_with(own)).collect()
         }
-        LocationMatch::Pattern { .. } if location.is_in_root => {
+        LocationMatch::Pattern { .. } => {
+            within = location.within.as_ref()?;
             let beside = server.own().iter().filter(|directive| directive.name == "location");
             let beside = beside.filter_map(|block| match LocationMatch::from_location(block) {
                 LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) => Some(path),
                 _ => None,
             });
-            beside.filter(|path| path != "/").collect()
+            beside.filter(|path| path.len() > within.len() && path.starts_with(within.as_str())).collect()
         }
         _ => return None,
     };
     let begins = |path: &String| format!("request.path.startsWith({})", literal(path));
     let all: Vec<String> = longer.iter().map(begins).collect();
-    (!all.is_empty()).then(|| format!("!({})", all.join(" || ")))
+    let inside = (within != "/").then(|| format!("request.path.startsWith({})", literal(within)));
+    let outside = (!all.is_empty()).then(|| format!("!({})", all.join(" || ")));
+    match (inside, outside) {
+        (Some(inside), Some(outside)) => Some(format!("{inside} && {outside}")),
+        (inside, outside) => inside.or(outside),
+    }
 }
 
 /// nginx redirects `/api` to `/api/` if the latter is the path of a location with a server.

@@ -4,7 +4,7 @@ use super::doors::Door;
 use super::scope::BlockScope;
 use super::syntax::Directive;
 use super::truth::{Binding, NginxCondition};
-use super::{NginxAdapter, from};
+use super::{NginxAdapter, access, from};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::one_or_list;
@@ -176,7 +176,7 @@ impl<'s> NginxAdapter<'s> {
                 "leave one out",
             );
         }
-        route.append(&entry.options);
+        route.append(&with_successes(&entry.options));
         self.sheet.routes.push(route);
     }
 
@@ -215,6 +215,24 @@ impl<'s> NginxAdapter<'s> {
         hosts.dedup();
         (hosts, named)
     }
+}
+
+/// Joins the edits of all responses with those of successful ones.
+fn with_successes(options: &DraftTable) -> DraftTable {
+    let Some((DraftValue::Table(edits), mut origins)) = options.option(access::OF_SUCCESSES) else {
+        return options.clone();
+    };
+    let mut made = options.clone();
+    made.without(access::OF_SUCCESSES);
+    let when = ("when".to_owned(), DraftValue::Expression(access::SUCCESSES.to_owned()));
+    let mut all = Vec::new();
+    if let Some((of_all, more)) = options.option("response_headers") {
+        all.push(of_all);
+        origins.splice(0..0, more);
+    }
+    all.push(DraftValue::Table(std::iter::once(when).chain(edits).collect()));
+    made.set("response_headers", DraftValue::List(all), origins);
+    made
 }
 
 impl Door {

@@ -11,15 +11,26 @@ use crate::sheet::{name_of, upstream_header};
 use crate::values as written;
 
 /// Fields that Vanward sends to servers without an option.
-const BY_ITSELF: [&str; 8] = [
+const BY_ITSELF: [&str; 7] = [
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-host",
-    "x-forwarded-port",
     "forwarded",
     "upgrade",
     "connection",
     "x-request-id",
+];
+
+/// Fields about a connection or the framing of a message, which cannot be edited.
+const OF_THE_CONNECTION: [&str; 8] = [
+    "content-length",
+    "transfer-encoding",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "expect",
+    "http2-settings",
 ];
 
 /// The servers that `proxy_pass` leads to.
@@ -430,11 +441,15 @@ impl<'s> NginxAdapter<'s> {
                         "",
                     );
                 }
+                name if OF_THE_CONNECTION.contains(&name) => {
+                    let why = "messages are framed, and connections kept, without an option";
+                    self.note(set, RemarkKind::NeedsNothing, why, "");
+                }
                 "upgrade" | "connection" => {
                     let why = "upgrades are forwarded, and connections to servers are kept open";
                     self.note(set, RemarkKind::NeedsNothing, why, "");
                 }
-                name if BY_ITSELF.contains(&name) && text.starts_with('$') => {
+                name if BY_ITSELF.contains(&name) && text.starts_with('$') && text != "$server_name" => {
                     self.note(set, RemarkKind::NeedsNothing, "servers always get this field", "");
                 }
                 "accept-encoding" if text.is_empty() => {

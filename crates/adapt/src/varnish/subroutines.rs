@@ -184,9 +184,15 @@ impl<'s> VarnishAdapter<'s> {
         holds: &Holds<'_>,
         made: &mut VarnishDraft,
     ) {
+        let mut is_about_hits = false;
         for (number, condition, inner) in branches {
             if self.purges.contains(number) {
                 return;
+            }
+            if is_about_hits {
+                self.sheet.needless(*number, "Cache-Status (RFC 9211) tells what the cache did");
+                inner.iter().for_each(|inner| self.told_by_status(inner));
+                continue;
             }
             let statuses = statuses(condition);
             if !statuses.is_empty() {
@@ -220,6 +226,7 @@ impl<'s> VarnishAdapter<'s> {
                     if words.starts_with("obj.hits") {
                         self.sheet.needless(*number, "Cache-Status (RFC 9211) tells what the cache did");
                         inner.iter().for_each(|inner| self.told_by_status(inner));
+                        is_about_hits = true;
                     } else {
                         self.closed((*number, &why), condition, inner, sub, holds, made);
                         if made.way != RequestWay::Open {
@@ -462,6 +469,9 @@ impl<'s> VarnishAdapter<'s> {
                 let time = DraftValue::from(duration(time.clamp(1, YEAR)));
                 if target == "beresp.ttl" {
                     options.extend("cache", ("ttl", time), from(number));
+                    let why =
+                        "responses such as 302, 401 and 500 are stored only if the server gives a lifetime";
+                    self.sheet.differs(number, why, "name them in `status_ttl` of `cache`");
                 } else {
                     options.extend("cache", ("stale_while_revalidate", time.clone()), from(number));
                     options.extend("cache", ("grace", time), Vec::new());
@@ -628,7 +638,16 @@ impl<'s> VarnishAdapter<'s> {
                             location = Some(reason.to_owned());
                         }
                         ("set", ["resp.http.Location" | "resp.http.location", "=", ..]) => {
-                            location = template(tokens.get(2..).unwrap_or_default());
+                            let with_reason = |token: &VclToken| match token.text() {
+                                "resp.reason" => VclToken::Text(reason.to_owned()),
+                                _ => token.clone(),
+                            };
+                            let tokens: Vec<VclToken> = tokens.iter().skip(2).map(with_reason).collect();
+                            location = template(&tokens);
+                            if location.is_none() {
+                                let instead = "write a [[route]] with `redirect`";
+                                self.sheet.refuse(*number, "the target is not understood", instead);
+                            }
                         }
                         ("set", ["resp.status", "=", code]) => own = code.parse().unwrap_or(status),
                         ("synthetic", [_, text, _]) => body = Some((*text).to_owned()),
@@ -642,6 +661,8 @@ impl<'s> VarnishAdapter<'s> {
         options.keep(&[]);
         match location {
             Some(to) if to.starts_with(['/', '$']) || to.starts_with("http") => {
+                // Only a target with the URL has the query of the request.
+                let to = if to.contains("path_and_query") { to } else { crate::values::without_query(to) };
                 let code = if [301, 302, 303, 307, 308].contains(&own) { own } else { 302 };
                 let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(code))];
                 options.set("redirect", DraftValue::Table(pairs.into()), origins);

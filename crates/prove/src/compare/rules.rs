@@ -3,13 +3,21 @@
 //! No rule excuses a request that the old proxy refuses and Vanward does not, except where paths are ambiguous.
 
 use super::OutcomeSide;
+use adapt::statements::Statement;
+
 use crate::OldProxy;
+use crate::old::OldConfiguration;
 use crate::request::ProofRequest;
 
 pub(super) const OWN: &str = "the proxies' own responses";
 
 /// Fields that Vanward always sends to servers.
-const OWN_SERVER_FIELDS: [&str; 6] = [
+const OWN_SERVER_FIELDS: [&str; 11] = [
+    "x-forwarded-method",
+    "x-forwarded-uri",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-proto",
@@ -17,6 +25,11 @@ const OWN_SERVER_FIELDS: [&str; 6] = [
     "x-forwarded-port",
     "x-request-id",
 ];
+
+/// Fields that ask for a part of a response, or for one that has changed.
+const AUTHENTICATING: &str = "servers that authenticate get no conditions and ranges";
+const CONDITIONS: [&str; 6] =
+    ["range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since"];
 
 /// Parameters that Vanward always sends to applications, in lower case.
 const OF_CGI: [&str; 22] = [
@@ -77,8 +90,35 @@ pub(super) fn of_place(
             "only scripts that exist run"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
-        () if is_own && path.starts_with("/.") && is_read_only(our) => {
+        () if their == 0
+            && theirs.answer.trouble.contains("closed")
+            && is_own
+            && (400..500).contains(&our) =>
+        {
+            "refusals that close the connection become a status"
+        }
+        () if peer == OldProxy::Caddy
+            && is_own
+            && !is_read
+            && our == 405
+            && (is_part(their) || their == 404) =>
+        {
+            "files are only read, also those that are not there"
+        }
+        () if request.method == "PURGE" && is_own && their >= 400 && our >= 400 => {
+            "refused purges have another status"
+        }
+        () if peer == OldProxy::Varnish && request.host != request.host.to_ascii_lowercase() => {
+            "the case of hosts has no meaning"
+        }
+        () if peer == OldProxy::Haproxy && request.host.ends_with('.') => {
+            "hosts are compared without a dot at their end"
+        }
+        () if is_own && path.contains("/.") && is_read_only(our) => {
             "names that begin with a dot are never sent as files"
+        }
+        () if is_own && !is_read && (is_read_only(their) || their == 403) && our == 405 => {
+            "files are only read, also those that are not there"
         }
         () if is_own && !is_read && is_read_only(their) && is_read_only(our) => {
             "files are only read, also those that are not there"
@@ -98,12 +138,150 @@ pub(super) fn of_place(
         () if sent("if-modified-since") && (their, our) == (200, 304) => {
             "If-Modified-Since with a later date is enough"
         }
+        () if their == 500
+            && our != 500
+            && theirs.seen.len() == 1
+            && ours.seen.len() == 2
+            && sent("if-none-match") =>
+        {
+            AUTHENTICATING
+        }
         () if sent("if-none-match") && !is_read && their == 304 => "conditions of GET and HEAD only",
-        () if peer == OldProxy::Varnish && is_read && (their, our) == (304, 200) && is_met(request, ours) => {
+        () if matches!(peer, OldProxy::Varnish | OldProxy::Nginx)
+            && is_read
+            && (their, our) == (304, 200)
+            && is_met(request, ours) =>
+        {
             "Varnish shortens what servers answer to If-None-Match"
         }
         () => return None,
     })
+}
+
+/// A comparison of `req.url` with a whole path: in Varnish it holds only without a query.
+pub(super) fn of_queries(old: &OldConfiguration, request: &ProofRequest) -> Option<&'static str> {
+    let is_whole = |statement: &Statement| {
+        let text = statement.text();
+        text.contains("req.url == ") || text.contains("req.url ~ ") && text.contains("$\"")
+    };
+    let is_it = old.peer == OldProxy::Varnish && request.target.contains('?') && old.any(&is_whole);
+    is_it.then_some("comparisons of `req.url` with a whole path ignore the query")
+}
+
+/// nginx answers 405 where a file exists; with a server for missing files, other methods go there.
+pub(super) fn of_other_methods(
+    old: &OldConfiguration,
+    request: &ProofRequest,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    let tries = |statement: &Statement| statement.name == "try_files";
+    let refuses = |statement: &Statement| statement.name == "return" && statement.word(0) == "405";
+    let is_of_file = old.peer == OldProxy::Nginx && theirs.answer.status == 405 && theirs.is_own;
+    let is_it = is_of_file && !is_read && !ours.seen.is_empty() && old.any(&tries) && !old.any(&refuses);
+    is_it.then_some("other methods than GET and HEAD go to the server for missing files")
+}
+
+/// Statuses for which nginx adds fields without `always`.
+const WITH_FIELDS: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+/// Values of `$upstream_cache_status`.
+const CACHE_STATUSES: [&str; 7] = ["MISS", "HIT", "BYPASS", "EXPIRED", "STALE", "UPDATING", "REVALIDATED"];
+
+/// The rule by which a field of a response may differ, because of a statement of nginx.
+pub(super) fn of_old_field(
+    old: &OldConfiguration,
+    request: &ProofRequest,
+    values: &FieldValues<'_>,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let status = theirs.answer.status;
+    let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
+    let adds = |statement: &Statement| {
+        statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
+    };
+    let has_charset = |statement: &Statement| statement.name == "charset";
+    let sticks = |statement: &Statement| {
+        statement.name == "cookie" || statement.name == "lb_policy" && statement.word(0) == "cookie"
+    };
+    Some(match values.name {
+        _ if values.theirs.is_empty() && status == 101 => "fields of responses that accept an upgrade",
+        "set-cookie" if old.any(&sticks) && names_of(values.theirs) == names_of(values.ours) => {
+            "cookies of sessions are signed"
+        }
+        "content-type" | "retry-after" | "etag" | "cache-control" if is_own && request.method == "PURGE" => {
+            "the answer to a purge"
+        }
+        _ if old.peer == OldProxy::Caddy && request.path() != request.path().to_ascii_lowercase() => {
+            "the case of paths counts"
+        }
+        _ if old.peer == OldProxy::Caddy && values.theirs.is_empty() && is_own && status >= 400 => {
+            "header applies to every response"
+        }
+        "etag" if of_gzip(values.theirs) == values.ours => "ETag of compressed responses",
+        _ if old.peer != OldProxy::Nginx => return None,
+        _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
+            "add_header applies to every response"
+        }
+        _ if values.ours.is_empty()
+            && values.theirs.iter().all(|value| CACHE_STATUSES.contains(&value.as_str()))
+            && old.any(&adds) =>
+        {
+            "Cache-Status in place of $upstream_cache_status"
+        }
+        "content-encoding" if values.theirs.is_empty() && ![200, 403, 404].contains(&status) => {
+            "responses of any status are compressed"
+        }
+        "content-type"
+            if without_charset(values.theirs) == without_charset(values.ours) && old.any(&has_charset) =>
+        {
+            "text is UTF-8 without `charset`"
+        }
+        "expires" | "cache-control" if values.ours.is_empty() && is_own && status < 400 => {
+            "redirects that add a slash have no lifetime"
+        }
+        "location" if merged(values.theirs) == merged(values.ours) => "repeated slashes in redirects",
+        "content-type"
+            if is_own && !ours.answer.body.is_empty() && theirs.answer.body == ours.answer.body =>
+        {
+            "the type of a returned text does not depend on the path"
+        }
+        "location" if is_of_host(values.theirs, ours) => {
+            "Location is mapped back where the host is rewritten"
+        }
+        _ => return None,
+    })
+}
+
+/// URLs without repeated slashes in their paths.
+fn merged(locations: &[String]) -> Vec<String> {
+    let merge = |location: &String| {
+        let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
+        let mut path = rest.to_owned();
+        while path.contains("//") {
+            path = path.replace("//", "/");
+        }
+        format!("{scheme}{path}")
+    };
+    locations.iter().map(merge).collect()
+}
+
+/// The names of cookies.
+fn names_of(cookies: &[String]) -> Vec<&str> {
+    cookies.iter().filter_map(|cookie| cookie.split('=').next()).collect()
+}
+
+/// An ETag that Varnish made weak, as it was.
+fn of_gzip(tags: &[String]) -> Vec<String> {
+    tags.iter().map(|tag| tag.trim_start_matches("W/").to_owned()).collect()
+}
+
+/// Whether a URL has the host that Vanward sent to the server.
+fn is_of_host(location: &[String], ours: &OutcomeSide) -> bool {
+    let host = ours.seen.first().and_then(|seen| seen.field("host")).unwrap_or_default();
+    let own = format!("http://{host}/");
+    !host.is_empty() && location.iter().all(|location| location.starts_with(&own))
 }
 
 /// Whether the response has the ETag that the request names.
@@ -119,8 +297,8 @@ pub(super) fn of_server_field(
     has_cache: bool,
     request: &ProofRequest,
     name: &str,
-    theirs: &[String],
-    ours: &[String],
+    (theirs, ours): (&[String], &[String]),
+    is_asked: bool,
 ) -> Option<&'static str> {
     let sent = request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     Some(match name {
@@ -133,8 +311,23 @@ pub(super) fn of_server_field(
         "host" if theirs.iter().zip(ours).all(|(their, our)| their.eq_ignore_ascii_case(our)) => {
             "the case of Host"
         }
-        "accept-encoding" if !sent && ours.is_empty() => "Caddy and Varnish ask servers for gzip",
-        "range" | "if-none-match" | "if-modified-since" if has_cache && theirs.is_empty() => WHOLE,
+        "accept-encoding" if ours.is_empty() && (!sent || theirs == ["gzip"]) => {
+            "Caddy and Varnish ask servers for gzip"
+        }
+        "x-request-id" if !theirs.is_empty() && !ours.is_empty() && !sent => {
+            "each proxy has its own request ID"
+        }
+        _ if theirs.iter().all(|value| value.starts_with("{http.")) && ours.is_empty() => {
+            "Caddy sends the names of placeholders without a value"
+        }
+        name if request.is_upgrade()
+            && (name == "upgrade" || name.starts_with("sec-websocket"))
+            && theirs.is_empty() =>
+        {
+            "upgrades need no option"
+        }
+        _ if CONDITIONS.contains(&name) && has_cache && theirs.is_empty() => WHOLE,
+        _ if CONDITIONS.contains(&name) && is_asked && ours.is_empty() => AUTHENTICATING,
         name if OF_CGI.contains(&name) && theirs.is_empty() => {
             "applications get the parameters of CGI from Vanward"
         }
@@ -150,7 +343,13 @@ pub(super) fn of_server_field(
 }
 
 /// The rule by which a server may get another target.
-pub(super) fn of_target(peer: OldProxy, request: &ProofRequest) -> Option<&'static str> {
+pub(super) fn of_target(peer: OldProxy, request: &ProofRequest, is_asked: bool) -> Option<&'static str> {
+    if is_asked {
+        return Some("servers that authenticate get the query in X-Forwarded-Uri");
+    }
+    if peer == OldProxy::Varnish && request.path().contains("//") {
+        return Some("repeated slashes are merged where a path is rewritten");
+    }
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
     (peer == OldProxy::Nginx && has_dots)
@@ -178,7 +377,7 @@ pub(super) fn of_field(
         "etag" if is_coded => "ETag of compressed responses",
         "etag" if is_file => "ETag of files",
         "accept-ranges" => "Accept-Ranges",
-        "content-type" | "cache-control" | "retry-after" if is_own => OWN,
+        "content-type" | "cache-control" | "retry-after" | "content-encoding" | "vary" if is_own => OWN,
         "expires" if values.ours.is_empty() && ours.answer.field("cache-control").is_some() => {
             "Expires beside Cache-Control"
         }
@@ -187,6 +386,14 @@ pub(super) fn of_field(
         // RFC 9110 §15.4.5: it describes a response that the client has.
         "content-type" if theirs.answer.status == 304 && values.ours.is_empty() => "Content-Type in 304",
         "content-type" if is_file && is_same_type => "charset of files",
+        // Only files have both in nginx.
+        "content-type"
+            if is_file
+                && !values.ours.is_empty()
+                && ["last-modified", "etag"].iter().all(|name| theirs.answer.field(name).is_some()) =>
+        {
+            "files have the media types of a built-in table"
+        }
         "cache-status" if values.theirs.is_empty() => "Cache-Status from Vanward",
         "vary" if values.theirs.is_empty() && is_accept_encoding(values.ours) => {
             "Vary of compressed responses"

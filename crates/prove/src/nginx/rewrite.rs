@@ -38,6 +38,10 @@ const OF_THE_PROCESS: [&str; 27] = [
     "ssl_verify_client",
     "proxy_bind",
 ];
+/// The table of media types that distributions include around the files of sites.
+const MEDIA_TYPES: &str = "/etc/nginx/mime.types";
+/// A server of a protocol without a stand-in.
+const NOWHERE: &str = "127.0.0.1:1";
 /// Words of `listen` that stay.
 const OF_LISTEN: [&str; 5] = ["default_server", "default", "ssl", "http2", "proxy_protocol"];
 
@@ -64,6 +68,9 @@ pub(crate) fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original
     writer.depth += 1;
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         writer.line(&format!("{kind}_temp_path {folder}/{kind};"), None);
+    }
+    if !is_whole && stand_ins.existing.contains(MEDIA_TYPES) {
+        writer.line(&format!("include {MEDIA_TYPES};"), None);
     }
     for statement in &inside {
         match (&statement.block, is_whole) {
@@ -206,7 +213,21 @@ impl NginxWriter<'_> {
         let mut words = statement.words.clone();
         let Some(first) = words.first_mut() else { return Some(words) };
         match statement.name.as_str() {
-            "server" | "proxy_pass" | "fastcgi_pass" => *first = self.server(first),
+            "server" => {
+                let known = self.stand_ins.server(self.old, first);
+                *first = known.map_or_else(|| NOWHERE.to_owned(), |_| self.server(first));
+                // One failure would mark a server as failed for some seconds.
+                words.retain(|word| !word.starts_with("max_fails="));
+                words.insert(1, "max_fails=0".to_owned());
+            }
+            "proxy_pass" | "fastcgi_pass" => *first = self.server(first),
+            _ if super::is_foreign(statement) => {
+                let (scheme, authority) = first.split_once("://").unwrap_or(("", first.as_str()));
+                if split_port(authority).1.is_some() {
+                    let scheme = if scheme.is_empty() { "" } else { "grpc://" };
+                    *first = format!("{scheme}{NOWHERE}");
+                }
+            }
             "set" => {
                 if let Some(value) = words.get_mut(1) {
                     *value = self.value(value);
@@ -214,7 +235,7 @@ impl NginxWriter<'_> {
             }
             "allow" | "deny" | "set_real_ip_from" => *first = self.network(first),
             "root" | "alias" | "auth_basic_user_file" | "proxy_store" => *first = self.file(first),
-            "proxy_cache_path" => {
+            "proxy_cache_path" | "fastcgi_cache_path" => {
                 *first = format!("{}/cache{}", self.stand_ins.folder, first.replace('/', "-"));
             }
             "ssl_certificate" => *first = self.given(statement, self.stand_ins.certificate.clone()),

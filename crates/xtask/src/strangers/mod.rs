@@ -59,6 +59,8 @@ mod examples;
 mod ip_lists;
 /// Adapted configurations compared with Traefik.
 mod adapt;
+/// Adapted configurations of the corpus compared with their programs.
+mod corpus;
 /// Licences and sources of the libraries with cargo-deny.
 mod deny;
 /// The pages as a book with mdBook.
@@ -66,11 +68,13 @@ mod book;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use corpus::AdaptStrangerArgs as AdaptArgs;
 pub(crate) use grpc::GrpcStrangerArgs as GrpcArgs;
 pub(crate) use kubernetes::ClusterStrangerArgs as KubernetesArgs;
 pub(crate) use programs::build_vanward;
 pub(crate) use subject::Against;
 
+use crate::fuzz;
 use crate::say;
 use crate::scratch::Scratch;
 use crate::step::Steps;
@@ -189,8 +193,8 @@ pub(crate) fn run_examples() -> Result<(), String> {
     alone(examples_step)
 }
 
-pub(crate) fn run_adapt() -> Result<(), String> {
-    alone(adapt_step)
+pub(crate) fn run_adapt(arguments: &AdaptArgs) -> Result<(), String> {
+    if arguments.is_plain() { alone(adapt_step) } else { corpus::run(&Workspace::find()?, arguments) }
 }
 
 pub(crate) fn run_deny() -> Result<(), String> {
@@ -263,6 +267,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("adapt", &[programs::PYTHON]) {
         adapt_step(workspace, steps)?;
+    }
+    if may_run("corpus", &corpus::NEEDED) {
+        corpus_step(workspace, steps)?;
     }
     if may_run("deny", &[programs::PYTHON]) {
         deny_step(workspace, steps)?;
@@ -422,4 +429,11 @@ fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String>
 fn adapt_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "adapted configurations beside Traefik";
     steps.run("adapt", heading, || adapt::check(workspace, &Scratch::new("adapt")?))
+}
+
+/// Proves a tenth of the corpus: the next one with each commit.
+fn corpus_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "a tenth of the corpus of adapted configurations beside their programs";
+    let commits = fuzz::commits(workspace).unwrap_or_default();
+    steps.run("corpus", heading, || corpus::check(workspace, commits))
 }

@@ -25,6 +25,7 @@ pub(super) const ETCD: Needed = Needed { program: "etcd", package: "etcd-server"
 pub(super) const ETCDCTL: Needed = Needed { program: "etcdctl", package: "etcd-client" };
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
 pub(super) const GOACCESS: Needed = Needed { program: "goaccess", package: "goaccess" };
+pub(super) const HAPROXY: Needed = Needed { program: "haproxy", package: "haproxy" };
 pub(super) const NAMED: Needed = Needed { program: "named", package: "bind9" };
 pub(crate) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
@@ -39,6 +40,7 @@ pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testss
 /// Optional, because Debian 12 has it only in its backports.
 pub(super) const VALKEY: Needed = Needed { program: "valkey-server", package: "valkey-server" };
 pub(super) const TMUX: Needed = Needed { program: "tmux", package: "tmux" };
+pub(super) const VARNISHD: Needed = Needed { program: "varnishd", package: "varnish" };
 
 impl Needed {
     pub(crate) fn find(&self) -> Result<PathBuf, String> {

@@ -12,6 +12,7 @@ mod page;
 mod programs;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -148,11 +149,25 @@ impl Bench {
         let ours =
             StandIns { doors: doors.ours.clone(), servers: our_origins.addresses.clone(), ..theirs.clone() };
         for (path, content) in prove::files(old, &theirs, &requests) {
-            write(Path::new(&path), &content).map_err(undecided("a file of the old proxy"))?;
+            // A folder may have the name, because another request has a path within it.
+            match write(Path::new(&path), &content) {
+                Err(error)
+                    if !matches!(
+                        error.kind(),
+                        ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::IsADirectory
+                    ) =>
+                {
+                    return Err(undecided("a file of the old proxy")(error));
+                }
+                _ => {}
+            }
         }
         copy_patterns(old, asked.name, &theirs).map_err(undecided("a file of the old proxy"))?;
         let candidate = prove::candidate(old, &ours, asked.candidate, &spare.ours)
             .map_err(|why| NoProof::Undecided(format!("the configuration of Vanward: {why}")))?;
+        for file in candidate.users.iter().filter(|file| !Path::new(file).exists()) {
+            write(Path::new(file), prove::USERS).map_err(undecided("a file of users"))?;
+        }
         Ok(Self { folder, requests, theirs, ours, their_origins, our_origins, candidate })
     }
 
@@ -296,6 +311,10 @@ fn stand_ins(
     let files = old.files.iter().map(|file| file.path.split('$').next().unwrap_or_default());
     let mut existing: BTreeSet<String> =
         files.filter(|path| path.len() > 1).filter(is_readable).map(str::to_owned).collect();
+    let media_types = "/etc/nginx/mime.types";
+    if is_readable(&media_types) {
+        existing.insert(media_types.to_owned());
+    }
     for module in std::fs::read_dir("/usr/lib/nginx/modules").into_iter().flatten().flatten() {
         existing.insert(module.path().display().to_string());
     }
