@@ -17,6 +17,10 @@ use crate::option::value_key::RateKeyKind;
 use crate::tables::route::RateLimit;
 use crate::tables::route::kinds::RATE;
 
+/// The behaviour of shared limits without Redis.
+pub(crate) const ALONE: Word<Alone> =
+    Word { words: &[("open", Alone::Open), ("local", Alone::Local), ("closed", Alone::Closed)] };
+
 #[derive(Debug, Clone)]
 pub(crate) struct RateLimitWritten {
     pub(crate) rate: Option<Located<(NonZeroU32, Duration)>>,
@@ -79,9 +83,7 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
             ),
             key!(
                 "shared",
-                Maybe(At(Word {
-                    words: &[("open", Alone::Open), ("local", Alone::Local), ("closed", Alone::Closed)],
-                })),
+                Maybe(At(ALONE)),
                 RateLimitWritten.shared,
                 "Counts the requests of all instances together, through `[redis]`. The value says what \
                  happens while Redis does not answer: `\"open\"` admits all requests, `\"local\"` gives each \
