@@ -54,7 +54,8 @@ pub(crate) fn enter(
     let seen = route::RequestParts { conditions, ..seen };
     let user = policies.user(routed.user, request.texts.user());
     let mut outcome = Ok(None);
-    for (index, ConcurrencyLimit { settings, limiter }) in policies.concurrency.iter().enumerate().skip(first)
+    for (index, ConcurrencyLimit { settings, limiter, .. }) in
+        policies.concurrency.iter().enumerate().skip(first)
     {
         if !later::holds(ctx, routed, request, settings.when.as_deref()) {
             continue;
