@@ -44,6 +44,8 @@ struct Repetition<'s> {
     /// A statement that has no translation, and why.
     obstacle: Option<(usize, &'static str)>,
     from: Vec<StatementOrigin>,
+    /// The statement that remarks are about.
+    at: usize,
     sub: &'s str,
 }
 
@@ -75,6 +77,7 @@ impl<'s> VarnishAdapter<'s> {
             backend: None,
             obstacle: None,
             from: from(number),
+            at: number,
             sub,
         };
         self.repeat(repetition, inner, 0, holds, made);
@@ -91,6 +94,7 @@ impl<'s> VarnishAdapter<'s> {
             backend: None,
             obstacle: None,
             from: Vec::new(),
+            at: 0,
             sub: "vcl_backend_error",
         };
         self.repeat(repetition, body, 0, holds, made);
@@ -129,6 +133,7 @@ impl<'s> VarnishAdapter<'s> {
                 ("return", [_, action @ ("restart" | "retry" | "abandon"), ..]) => {
                     self.sheet.met.insert(number);
                     repetition.from.extend(from(number));
+                    repetition.at = number;
                     let is_again = self.again(&mut repetition, action, depth, holds, made);
                     if let Err((at, why)) = is_again {
                         self.sheet.refuse(at.unwrap_or(number), &why, INSTEAD);
@@ -225,23 +230,18 @@ impl<'s> VarnishAdapter<'s> {
         };
         let is_repeated = conditions.iter().all(holds_again);
         self.attempt = Attempt::First;
-        let number = repetition.from.iter().rev().find_map(|origin| match origin {
-            StatementOrigin::Directive(number) => Some(*number),
-            StatementOrigin::Default(_) => None,
-        });
-        if let (true, Some(number)) = (is_repeated, number) {
+        if is_repeated {
             let why =
                 "the other upstream is asked once; Varnish repeats this up to max_restarts or max_retries";
-            self.sheet.differs(number, why, "");
+            self.sheet.differs(repetition.at, why, "");
         }
-        self.write(repetition, upstream, number, made).map_err(here)
+        self.write(repetition, upstream, made).map_err(here)
     }
 
     fn write(
         &mut self,
         repetition: &Repetition<'s>,
         upstream: DraftValue,
-        number: Option<usize>,
         made: &mut VarnishDraft,
     ) -> Result<(), String> {
         let has = |status: &str| repetition.statuses.iter().any(|known| known == status || known == "5xx");
@@ -253,7 +253,7 @@ impl<'s> VarnishAdapter<'s> {
             let body = self.subs.get("vcl_backend_error").cloned().unwrap_or_default();
             if repetition.sub == "vcl_deliver" || !returns(body, 0) {
                 let why = "failures such as refused connections lead to the other upstream, too";
-                number.iter().for_each(|number| self.sheet.differs(*number, why, ""));
+                self.sheet.differs(repetition.at, why, "");
             }
         }
         let options = &mut made.outcome.options;
@@ -280,7 +280,7 @@ impl<'s> VarnishAdapter<'s> {
     /// Returns the backend of a request that passes `vcl_recv` again, if nothing else of it differs.
     fn restarted(
         &mut self,
-        repetition: &Repetition<'s>,
+        repetition: &mut Repetition<'s>,
         holds: &Holds<'_>,
         made: &mut VarnishDraft,
     ) -> Result<Option<String>, String> {
@@ -307,14 +307,19 @@ impl<'s> VarnishAdapter<'s> {
                 let why = "the stored response answers the restarted request as well, unless it has `return (pass)`";
                 return Err(why.to_owned());
             }
+            if is_passed {
+                let why = "the response of the other upstream is stored like one of the first";
+                self.sheet.differs(repetition.at, why, "");
+            }
         }
+        repetition.from.append(&mut second.outcome.from);
         Ok(second.backend)
     }
 
     /// Returns the backend of a request that passes `vcl_backend_fetch` again, if nothing else of it differs.
     fn retried(
         &mut self,
-        repetition: &Repetition<'s>,
+        repetition: &mut Repetition<'s>,
         holds: &Holds<'_>,
         made: &VarnishDraft,
     ) -> Result<Option<String>, String> {
@@ -323,6 +328,7 @@ impl<'s> VarnishAdapter<'s> {
         self.sub("vcl_backend_fetch", holds, &mut second);
         self.attempt = Attempt::First;
         is_unchanged(&second.outcome.options, &made.outcome.options)?;
+        repetition.from.append(&mut second.outcome.from);
         Ok(second.backend)
     }
 

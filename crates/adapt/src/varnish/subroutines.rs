@@ -254,6 +254,9 @@ impl<'s> VarnishAdapter<'s> {
             match decided {
                 Ok(false) => {}
                 Ok(true) => {
+                    if self.attempt != Attempt::First {
+                        made.outcome.from.extend(from(*number));
+                    }
                     let inner: Vec<&Statement> = inner.iter().collect();
                     return self.go(&inner, sub, depth + 1, holds, made);
                 }
@@ -466,7 +469,10 @@ impl<'s> VarnishAdapter<'s> {
     ) {
         let options = &mut made.outcome.options;
         match target {
-            "req.backend_hint" | "bereq.backend" => made.backend = Some(backend(value)),
+            "req.backend_hint" | "bereq.backend" => {
+                made.backend = Some(backend(value));
+                made.outcome.from.extend(from(number));
+            }
             "req.hash_always_miss" if value == ["true"] && self.attempt != Attempt::First => {
                 made.is_fresh = true;
                 self.sheet.needless(number, "another upstream is asked, not the cache");
