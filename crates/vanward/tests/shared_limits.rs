@@ -284,7 +284,7 @@ fn without_redis_the_option_decides() {
     scene.starts_redis();
     process.warns("is back after");
     let closed = until_admitted(&scene.server, address, "/closed", begun + 1);
-    // What began without Redis is told.
+    // Requests that began without Redis are reported.
     assert_eq!([status_of(address, "/open"), status_of(address, "/local")], [429; 2]);
     scene.server.release(usize::MAX);
     are_answered(all.into_iter().chain([closed]));

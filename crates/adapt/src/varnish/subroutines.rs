@@ -27,7 +27,7 @@ pub(super) struct VarnishDraft {
     pub(super) way: RequestWay,
     /// A rule that keeps responses out of the cache has no translation.
     is_never_stored: bool,
-    /// What `vcl_recv` made.
+    /// The options after `vcl_recv`.
     pub(super) received: DraftTable,
     /// Whether a stored response may not answer, although others may find it.
     pub(super) is_fresh: bool,

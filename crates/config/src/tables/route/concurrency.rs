@@ -8,13 +8,13 @@ use ::route::{Alone, Concurrency, RateKey, RateKeyPart};
 use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
+use crate::option::keys::ALONE;
 use crate::option::kind::{At, Located, Maybe, Name};
 use crate::option::later_condition::LaterCondition;
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, NonZero, UP_TO_A_DAY, Unit};
 use crate::option::table::{Element, Inline, Table, key, required};
 use crate::option::value_key::RateKeyKind;
-use crate::tables::route::rate_limit::ALONE;
 
 /// The longest wait in the queue, if none is written.
 const WAIT: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// What limits of one zone have in common. Instances that share a zone know one maximum.
+    /// Returns the settings that limits of one zone have in common. Instances that share a zone know one maximum.
     pub fn zone_terms(&self) -> (&RateKey, Option<Alone>, Option<NonZeroU32>) {
         (&self.key, self.shared, self.shared.map(|_| self.limit.max))
     }

@@ -8,7 +8,8 @@ use ::route::{Alone, Rate, RateError, RateKey, RateKeyPart};
 use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
-use crate::option::kind::{At, Located, Maybe, Name, Switch, Word};
+use crate::option::keys::ALONE;
+use crate::option::kind::{At, Located, Maybe, Name, Switch};
 use crate::option::later_condition::{LaterCondition, check_stage};
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, NonZero, Unit};
@@ -16,10 +17,6 @@ use crate::option::table::{Inline, Table, key, required};
 use crate::option::value_key::RateKeyKind;
 use crate::tables::route::RateLimit;
 use crate::tables::route::kinds::RATE;
-
-/// The behaviour of shared limits without Redis.
-pub(crate) const ALONE: Word<Alone> =
-    Word { words: &[("open", Alone::Open), ("local", Alone::Local), ("closed", Alone::Closed)] };
 
 #[derive(Debug, Clone)]
 pub(crate) struct RateLimitWritten {

@@ -711,7 +711,7 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
 }
 
 /// Warns of `$user`, and of values that ask for the user, in a route without `auth`, `jwt` or `web_bot_auth`, where there is
-/// none; and of values that ask for claims in a route without `jwt`.
+/// none. Warns of values that ask for claims in a route without `jwt`.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let is_nobody = is_nobody(written);
     let edits = [

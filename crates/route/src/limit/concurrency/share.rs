@@ -1,9 +1,7 @@
 //! Limits on requests under way over several instances. Each instance holds permits of a key, and admits requests up to
 //! their number. It asks for as many as it has requests, and the instances never hold more than the limit together.
-//! Knows no network.
-//!
-//! A request beyond the permits of its instance waits for the answer. It is refused if the answer has no room for it
-//! and the queue has none.
+//! A request beyond the permits of its instance waits for the answer. It is refused if neither the answer nor the queue
+//! has room for it. Knows no network.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -33,7 +31,7 @@ impl KeyShare {
     }
 }
 
-/// What an instance asks for: the permits of a key, as an absolute number.
+/// A question for the permits of a key, as an absolute number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConcurrencyDemand {
     pub key: u64,
@@ -50,7 +48,7 @@ pub struct ConcurrencyDemand {
 }
 
 impl ConcurrencyDemand {
-    /// What the others know after an answer: those under way, and those that wait on.
+    /// Returns the number that the others know after an answer: those under way, and those that wait on.
     fn told(&self, permits: u32) -> u32 {
         let counted = permits.max(self.under_way);
         let rest = self.under_way.saturating_add(self.waiting).saturating_sub(counted);
@@ -175,7 +173,7 @@ impl<W> ConcurrencyLimiter<W> {
         self.shards.iter().all(|shard| shard.lock().states.is_empty())
     }
 
-    /// Sets the standing of a shared limit. Requests that wait are decided anew by it. Also called with an unchanged
+    /// Sets the standing of a shared limit. Requests that wait are decided again by it. Also called with an unchanged
     /// standing if the others have lost what they knew of this instance. Returns requests that are counted from now on.
     /// The `W` of refused ones is dropped.
     #[must_use = "they must be notified"]
@@ -203,7 +201,7 @@ impl<W> ConcurrencyLimiter<W> {
         admitted
     }
 
-    /// Lets each key be told again, though it has not changed.
+    /// Makes each key news again, although it has not changed.
     pub fn tell_all(&self) {
         let Some(share) = &self.share else { return };
         for shard in &self.shards {

@@ -97,7 +97,7 @@ fn unused_permits_serve_the_next_request_and_then_go_back() {
     assert!(limiter.is_unused() && limiter.rest());
 }
 
-/// A key whose maximum all requests of this instance use up asks nobody.
+/// Requests beyond the limit and the queue of this instance alone are refused without a question.
 #[test]
 fn no_more_than_limit_and_queue_ask() {
     let limiter = together();
@@ -136,7 +136,7 @@ fn instances_that_cannot_reach_each_other() {
     }
 }
 
-/// Requests that wait for an answer are decided at once when Redis is lost, and counts are told when it is back.
+/// Requests that wait for an answer are decided at once when Redis is lost, and counts are reported when it is back.
 #[test]
 fn a_lost_and_regained_redis() {
     for (alone, admitted, under_way) in
