@@ -177,7 +177,8 @@ impl<'s> VarnishAdapter<'s> {
             return self.sheet.refuse(number, why, INSTEAD);
         };
         let is_503 = |status: &String| status == "503" || status == "5xx";
-        if !statuses.is_empty() && !(repetition.is_failure && statuses.iter().any(is_503)) {
+        let is_meant = statuses.is_empty() || repetition.is_failure && statuses.iter().any(is_503);
+        if !is_meant {
             if !repetition.is_failure {
                 self.sheet.refuse(number, "the status is compared twice", INSTEAD);
             }

@@ -29,9 +29,9 @@ const LEASE_EXTENDED_EVERY: Duration = Duration::from_secs(1);
 const KEY_LIFETIME: Duration = Duration::from_secs(300);
 const KEY_EXTENDED_EVERY: Duration = Duration::from_secs(60);
 
-/// Extends the lease of an instance. Answers whether the lease was valid until now, and then how many requests of each
-/// key the instance may have under way: as many as it wants, up to the rest that others leave of the limit. An instance
-/// above its fair share leaves room for those below it that wait.
+/// Extends the lease of an instance. The first answer is whether the lease was valid until now. The others are how many
+/// requests of each key the instance may have under way: as many as it wants, up to the rest that others leave. An
+/// instance above its fair share leaves room for those below it that wait.
 ///
 /// The value of a field is the number of requests that count, and of those with others that wait.
 const ASK: &str = r"
