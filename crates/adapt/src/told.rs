@@ -12,6 +12,7 @@ pub(crate) fn filled(text: &str) -> String {
     text.replace("@LISTEN@", "127.0.0.1:80")
         .replace("@IP@", "127.0.0.1")
         .replace("@PORT@", "80")
+        .replace("@SECOND_PORT@", "8000")
         .replace("@TLS@", "127.0.0.1:443")
         .replace("@ORIGIN_IP@", "127.0.0.1")
         .replace("@ORIGIN_PORT@", "9001")

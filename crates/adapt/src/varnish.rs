@@ -8,6 +8,8 @@ mod conditions;
 mod backends;
 /// Applies subroutines to each kind of request.
 mod subroutines;
+/// Requests that are sent again because of a status.
+mod repeats;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +20,7 @@ use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::{Adapted, Include};
 use backends::{AclNetworks, Backend};
+use repeats::Attempt;
 pub(crate) use syntax::{Declaration, Statement, VclToken, read};
 
 /// Translates a configuration of Varnish (VCL). `file` is its name for messages and comments. Fails on a syntax error
@@ -30,6 +33,7 @@ pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Bo
         acls: BTreeMap::new(),
         subs: BTreeMap::new(),
         purges: BTreeSet::new(),
+        attempt: Attempt::First,
     };
     adapter.all(&declarations);
     Ok(adapter.sheet.finish("varnish", &by_name))
@@ -45,6 +49,8 @@ struct VarnishAdapter<'s> {
     subs: BTreeMap<&'s str, Vec<&'s Statement>>,
     /// Statements only about purges.
     purges: BTreeSet<usize>,
+    /// The attempt for which conditions are evaluated.
+    attempt: Attempt,
 }
 
 impl<'s> VarnishAdapter<'s> {

@@ -76,7 +76,7 @@ auth = { realm = "Staff \"only\"", users = "DIR/users" }
 jwt = { keys = "DIR/keys.json", algorithms = ["ES256", "EdDSA"], issuer = "https://id.example.com/", audience = ["api", "web"], leeway = "1m", allow_no_expiry = true, require = { "https://example.com/roles" = ["admin", "owner"], sub = "*" }, from = "cookie:session", token_bytes = "4KiB", remove_token = true, user = "email", claims = { X-User = "sub", X-Roles = "realm_access.roles" } }
 web_bot_auth = { agents = ["https://bot.example.com", "http://[::1]:8080"], lifetime = "1h", leeway = "1m", refresh = "2h", ca = "DIR/ca.pem" }
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed", zone = "posts", when = 'request.method == "POST"' }]
-concurrency = [{ by = ["client/24/56", "host"], max = 20, queue = 50, wait = "2s", when = 'has(client.user)' }, { by = "route", max = 1000 }]
+concurrency = [{ by = ["client/24/56", "host"], max = 20, queue = 50, wait = "2s", when = 'has(client.user)' }, { by = "route", max = 1000, shared = "open" }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
@@ -476,6 +476,7 @@ fn check_api(route: &Route) {
         |limit: &ConcurrencyLimit| (limit.limit.max.get(), limit.limit.waiting_max, limit.wait.as_secs());
     assert_eq!((of(narrow), narrow.key.0.len(), narrow.when.is_some()), ((20, 50, 2), 2, true));
     assert_eq!((of(wide), &wide.key, wide.when.is_some()), ((1000, 0, 1), &RateKey::default(), false));
+    assert_eq!((narrow.shared, wide.shared), (None, Some(Alone::Open)));
     assert!(
         policies.request_headers.has_groups()
             && policies.response_headers.remove(b"server", ActiveEdits::FIRST)

@@ -462,8 +462,8 @@ fn mistakes() {
         (
             "upstream = \"app\"\nconcurrency = { max = 1, shared = \"local\" }",
             &[
-                "6:26: unknown key \"shared\" in concurrency; each instance counts its own requests under way; only \
-               `rate_limit` of [[route]] counts those of all instances; expected max, by, queue, wait, when or zone",
+                "6:35: shared: instances share through [redis], which is missing; expected [redis] with its url as \
+                 well, or no shared",
             ],
         ),
         (

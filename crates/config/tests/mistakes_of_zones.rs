@@ -28,7 +28,11 @@ fn limits_of_one_zone_count_alike() {
     }
     let counted = |by: &str| format!("concurrency = {{ max = 1, zone = \"z\", by = \"{by}\" }}");
     assert_eq!(two(&counted("host"), &counted("host")), [""; 0]);
-    let expected = "6:1: concurrency: the limits of zone \"z\" need the same by; expected values as in line 3, or \
-                    another zone";
+    let expected = "6:1: concurrency: the limits of zone \"z\" need the same by and shared; expected values as in \
+                    line 3, or another zone";
     assert_eq!(two(&counted("host"), &counted("client")), [expected]);
+    let shared = |max: u32| format!("concurrency = {{ max = {max}, zone = \"z\", shared = \"local\" }}");
+    let expected = expected.replace("need the same by", "need the same max, by");
+    let mistakes = two(&shared(1), &shared(2));
+    assert!(mistakes.contains(&expected), "{mistakes:?}");
 }

@@ -350,6 +350,12 @@ fn values_of_users_need_authentication() {
     let warnings = examine(&file(LATE, route), "f").warnings;
     let expected = "request_headers: values.who asks for the user, which is always absent here, since the route does not";
     assert!(warnings.iter().any(|warning| warning.to_string().contains(expected)), "{warnings:?}");
+    // Other users have no claims.
+    let route = "upstream = \"blue\"\nforward_auth = { upstream = \"blue\", user_header = \"X-User\" }\n\
+                 request_headers = { set = { X = \"${who}\", Y = \"${plan}\" } }";
+    let warnings = examine(&file(LATE, route), "f").warnings;
+    let expected = "request_headers: values.plan asks for a claim, which is always absent here, since the route has no jwt";
+    assert!(warnings.iter().any(|warning| warning.to_string().contains(expected)), "{warnings:?}");
 }
 
 /// A listener's own value makes the value as late as it is.

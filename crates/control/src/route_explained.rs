@@ -551,11 +551,12 @@ fn keys_of(jwt: &config::Jwt) -> String {
 
 fn concurrency(limit: &ConcurrencyLimit) -> String {
     let Concurrency { max, waiting_max } = limit.limit;
+    let instances = limit.shared.map(|_| " over all instances").unwrap_or_default();
     let waiting = match waiting_max {
         0 => String::new(),
         waiting => format!(", and {waiting} wait for up to {}", config::written_duration(limit.wait)),
     };
-    format!("Concurrency: {max} requests under way for each key{waiting}; beyond it 429.")
+    format!("Concurrency: {max} requests under way for each key{instances}{waiting}; beyond it 429.")
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 mod link;
 /// Rate limits over all instances.
 mod limits;
+/// Limits on requests under way over all instances.
+mod requests;
 /// The list of running instances.
 mod members;
 /// Purges for all instances.
@@ -49,6 +51,7 @@ use limits::SharedLimits;
 use link::RedisLink;
 use members::Members;
 use purges::{Publisher, PurgeFollower};
+use requests::SharedRequests;
 use seal::Seal;
 use sessions::SharedSessions;
 
@@ -280,12 +283,14 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     let ways = Ways { purges: publisher.way(), invalid: invalid.way(), lost };
     let members = Members::new(settings, instance.clone());
     let limits = SharedLimits::new(control, settings);
+    let requests = SharedRequests::new(control, settings);
     let certificates = certificates::CertificateFollower::new(control);
     let worker_ways = WorkerWays { decisions: decisions.way(), sessions: sessions.way() };
     let parts = SharedParts {
         instance,
         members,
         limits,
+        requests,
         publisher,
         follower,
         invalid,
@@ -309,6 +314,7 @@ struct SharedParts {
     instance: String,
     members: Members,
     limits: SharedLimits,
+    requests: SharedRequests,
     publisher: Publisher,
     follower: PurgeFollower,
     invalid: Teller,
@@ -341,7 +347,9 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: SharedParts
     let (mut pause, mut why) = (PAUSE_MIN, "no connection yet".to_owned());
     loop {
         let began = Instant::now();
-        parts.limits.stand(ShareStanding::Alone(parts.members.shares()));
+        let alone = ShareStanding::Alone(parts.members.shares());
+        parts.limits.stand(alone);
+        parts.requests.stand(alone);
         let opened = tokio::select! {
             opened = RedisLink::open(settings) => opened,
             why = parts.publisher.alone(&why) => Err(why),
@@ -358,8 +366,27 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: SharedParts
         // While Redis is unreachable, new limits with other shares may appear.
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = parts.limits.alone(parts.members.shares()) => {}
+            () = stand_alone(control, &mut parts.limits, &mut parts.requests, parts.members.shares()) => {}
             _ = parts.publisher.alone(&why) => {}
+        }
+    }
+}
+
+/// Keeps new limits at their shares while Redis is unreachable. Never returns.
+async fn stand_alone(
+    control: &Weak<Control>,
+    limits: &mut SharedLimits,
+    requests: &mut SharedRequests,
+    instances: u32,
+) {
+    let Some(strong) = control.upgrade() else { return };
+    let mut changes = strong.changes.subscribe();
+    drop(strong);
+    loop {
+        limits.stand(ShareStanding::Alone(instances));
+        requests.stand(ShareStanding::Alone(instances));
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -375,6 +402,7 @@ async fn serve(
         instance,
         members,
         limits,
+        requests,
         publisher,
         follower,
         invalid,
@@ -394,6 +422,7 @@ async fn serve(
     tokio::select! {
         why = members.go_on(control, link) => why,
         why = limits.go_on(link, &count) => why,
+        why = requests.go_on(link, &count) => why,
         why = publisher.go_on(link) => why,
         why = follower.go_on(settings, link) => why,
         why = invalid.go_on(link) => why,

@@ -1,5 +1,7 @@
 //! Attaches routes to listeners: selects listeners and hosts, or gives the reason why a route does not attach.
 
+use std::collections::BTreeSet;
+
 use crate::cluster::Cluster;
 use crate::condition::Fault;
 use crate::hostname::intersection;
@@ -49,6 +51,16 @@ pub(crate) fn attach<'c>(
         })
     };
     route.parents.iter().filter_map(of_parent).collect()
+}
+
+/// Counts an accepted route at each of its listeners once.
+pub(crate) fn count(attachments: &[Attachment<'_>], gateways: &mut [OwnGateway<'_>]) {
+    let listeners = attachments.iter().flat_map(|attachment| &attachment.listeners);
+    let places: BTreeSet<(usize, usize)> =
+        listeners.map(|(gateway, listener, _)| (*gateway, *listener)).collect();
+    for (gateway, listener) in places {
+        gateways[gateway].listeners[listener].attached += 1;
+    }
 }
 
 /// Attaches a route to listeners of a gateway itself, or of one of its sets.

@@ -133,6 +133,28 @@ impl<'c> Backends<'c> {
         Ok(upstream)
     }
 
+    /// Returns upstreams with positive weights, and the faults of backends. An invalid backend has its share refused.
+    pub(crate) fn shares(
+        &mut self,
+        from: Referring<'_>,
+        backends: &[BackendRef],
+    ) -> (Vec<(String, u32)>, Vec<Fault>) {
+        let (mut shares, mut faults): (Vec<(String, u32)>, Vec<Fault>) = Default::default();
+        for backend in backends {
+            let weight = backend.weight.unwrap_or(1);
+            let upstream = self.upstream(from, backend).unwrap_or_else(|fault| {
+                faults.push(fault);
+                self.invalid()
+            });
+            match shares.iter_mut().find(|(known, _)| *known == upstream) {
+                Some((_, known)) => *known = known.saturating_add(weight),
+                None => shares.push((upstream, weight)),
+            }
+        }
+        shares.retain(|(_, weight)| *weight > 0);
+        (shares, faults)
+    }
+
     /// Returns upstreams for TLS passthrough with weights, and the faults of backends. One upstream has the servers
     /// of all valid backends, weighted by backend. Another one refuses connections for invalid backends.
     pub(crate) fn passed_on<'b>(

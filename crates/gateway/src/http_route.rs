@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::annotations::exactly;
-use crate::attach::{Attaching, Attachment, attach};
+use crate::attach::{self, Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::client_identity::{self, Identity};
 use crate::cluster::Cluster;
@@ -79,9 +79,7 @@ pub(crate) fn translate(
                     rules.write(&place, claims, &mut tables);
                 }
             }
-        }
-        for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
-            gateways[*gateway].listeners[*listener].attached += 1;
+            attach::count(&attachments, gateways);
         }
         remarks.extend(groups[0].1.more().map(|why| (reference.clone(), why)));
         statuses.push(status(reference, route.metadata.generation, &attachments, fault.as_ref(), &groups));
@@ -183,29 +181,12 @@ fn action(
     backends: &mut Backends<'_>,
     unresolved: &mut Vec<Fault>,
 ) -> Option<(&'static str, String)> {
-    let mut shares: Vec<(String, u32)> = Vec::new();
-    let mut are_all_invalid = true;
-    for backend in &rule.backend_refs {
-        let weight = backend.weight.unwrap_or(1);
-        let upstream = match backends.upstream(from, backend) {
-            Ok(upstream) => {
-                are_all_invalid = false;
-                upstream
-            }
-            Err(fault) => {
-                unresolved.push(fault);
-                backends.invalid()
-            }
-        };
-        match shares.iter_mut().find(|(known, _)| *known == upstream) {
-            Some((_, known)) => *known = known.saturating_add(weight),
-            None => shares.push((upstream, weight)),
-        }
-    }
+    let (shares, faults) = backends.shares(from, &rule.backend_refs);
+    let are_all_invalid = faults.len() == rule.backend_refs.len();
+    unresolved.extend(faults);
     if rule.filters.iter().any(|filter| filter.kind == "RequestRedirect") {
         return None;
     }
-    shares.retain(|(_, weight)| *weight > 0);
     Some(if are_all_invalid || shares.is_empty() { failing() } else { shared(&shares) })
 }
 

@@ -5,7 +5,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attach::{Attaching, Attachment, attach};
+use crate::attach::{self, Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::client_identity;
 use crate::cluster::Cluster;
@@ -53,9 +53,7 @@ pub(crate) fn translate(
         let mut unresolved = Vec::new();
         if let Ok(rule) = rule {
             unresolved = forward((route, rule), &reference, &attachments, gateways, backends, &mut out);
-            for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
-                gateways[*gateway].listeners[*listener].attached += 1;
-            }
+            attach::count(&attachments, gateways);
         }
         // A condition has room for one.
         let more = unresolved.iter().skip(1);
@@ -100,7 +98,10 @@ fn forward(
             client: client_identity::of_group(group, gateways),
             own: None,
         };
-        let (to, faults) = shares(rule, from, backends);
+        let (mut to, faults) = backends.shares(from, &rule.backend_refs);
+        if to.is_empty() {
+            to.push((backends.invalid(), 1));
+        }
         for fault in faults {
             // Groups differ in faults of their certificates alone.
             if number == 0 || !unresolved.contains(&fault) {
@@ -124,29 +125,4 @@ fn forward(
         }
     }
     unresolved
-}
-
-/// Returns upstreams with weights, and the faults of backends. An invalid backend has its share refused.
-fn shares(
-    rule: &TcpRule,
-    from: Referring<'_>,
-    backends: &mut Backends<'_>,
-) -> (Vec<(String, u32)>, Vec<Fault>) {
-    let (mut shares, mut faults): (Vec<(String, u32)>, Vec<Fault>) = Default::default();
-    for backend in &rule.backend_refs {
-        let weight = backend.weight.unwrap_or(1);
-        let upstream = backends.upstream(from, backend).unwrap_or_else(|fault| {
-            faults.push(fault);
-            backends.invalid()
-        });
-        match shares.iter_mut().find(|(known, _)| *known == upstream) {
-            Some((_, known)) => *known = known.saturating_add(weight),
-            None => shares.push((upstream, weight)),
-        }
-    }
-    shares.retain(|(_, weight)| *weight > 0);
-    if shares.is_empty() {
-        shares.push((backends.invalid(), 1));
-    }
-    (shares, faults)
 }

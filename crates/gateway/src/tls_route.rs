@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attach::{Attaching, Attachment, attach};
+use crate::attach::{self, Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
 use crate::condition::{Fault, StatusCondition};
@@ -51,9 +51,7 @@ pub(crate) fn translate(
                     passed_on.entry(port).or_default().push(entry(names, &to));
                 }
             }
-        }
-        for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
-            gateways[*gateway].listeners[*listener].attached += 1;
+            attach::count(&attachments, gateways);
         }
         // A condition has room for one.
         let more = unresolved.iter().skip(1);

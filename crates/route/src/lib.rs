@@ -93,9 +93,9 @@ pub use explain::{ExplainedRule, Explanation, Miss, RuleOutcome};
 pub use facts::{MapLookup, NoConditions, NoMaps, RequestConditions, RequestFacts, RequestSource};
 pub use later_facts::{LaterFacts, ResponseFacts};
 pub use limit::{
-    Alone, Concurrency, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter, ConcurrencyTicket,
-    FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
-    RateVerdict, ShareStanding, SharedIdentity, Spent,
+    Alone, Concurrency, ConcurrencyDemand, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter,
+    ConcurrencyTicket, FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart,
+    RateLimiter, RateVerdict, ShareStanding, SharedIdentity, Spent,
 };
 pub use location::{LocationRewrite, MappedUrls, url_of_refresh};
 pub use named_values::{NamedValues, TemplateScope, is_variable};

@@ -16,7 +16,9 @@ mod share;
 /// State for very many keys in bounded memory.
 mod states;
 
-pub use concurrency::{Concurrency, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter, ConcurrencyTicket};
+pub use concurrency::{
+    Concurrency, ConcurrencyDemand, ConcurrencyEntry, ConcurrencyKey, ConcurrencyLimiter, ConcurrencyTicket,
+};
 pub use first::{FirstRequests, KeyCount};
 pub use gcra::{Rate, RateError};
 pub use key::{RateKey, RateKeyPart};

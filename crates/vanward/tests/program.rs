@@ -28,6 +28,9 @@ mod kept;
 mod service_manager;
 /// Upgrades over HTTP/3.
 mod http3_upgrade;
+/// Limits that instances share through Redis.
+#[cfg(feature = "fleet")]
+mod shared_limits;
 /// Reloads and upgrades under load.
 #[cfg(feature = "lab")]
 mod changes;

@@ -2,6 +2,7 @@
 
 use super::VarnishAdapter;
 use super::backends::AclNetworks;
+use super::repeats::Attempt;
 use super::syntax::VclToken;
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs, literal};
 use crate::values;
@@ -16,11 +17,12 @@ struct ConditionReader<'t, 's> {
     at: usize,
     number: usize,
     acls: &'t std::collections::BTreeMap<&'s str, Option<AclNetworks>>,
+    attempt: Attempt,
 }
 
 impl<'s> VarnishAdapter<'s> {
     pub(super) fn condition(&self, tokens: &[VclToken], number: usize) -> Expression {
-        let mut reader = ConditionReader { tokens, at: 0, number, acls: &self.acls };
+        let mut reader = ConditionReader { tokens, at: 0, number, acls: &self.acls, attempt: self.attempt };
         let made = reader.either(0);
         if reader.at < tokens.len() {
             Expression::Unsaid("this condition is not understood".to_owned())
@@ -97,14 +99,14 @@ impl ConditionReader<'_, '_> {
         }
     }
 
-    /// A comparison of numbers. A request is never restarted here.
+    /// A comparison of numbers.
     fn number(&self, left: &str, sign: &str, value: &str) -> Expression {
-        match (left, value.parse::<i64>()) {
-            ("req.restarts", Ok(number)) => Expression::fixed(match sign {
-                ">" => 0 > number,
-                ">=" => 0 >= number,
-                "<" => 0 < number,
-                _ => 0 <= number,
+        match (self.attempt.count(left), value.parse::<u32>()) {
+            (Some(count), Ok(number)) => Expression::fixed(match sign {
+                ">" => count > number,
+                ">=" => count >= number,
+                "<" => count < number,
+                _ => count <= number,
             }),
             _ => Expression::Unsaid(format!("routes cannot match on {left} {sign}")),
         }
@@ -134,7 +136,10 @@ impl ConditionReader<'_, '_> {
             ("req.http.x-forwarded-for", Some(_)) => {
                 return Expression::Unsaid(format!("{left} has the client's address at its end"));
             }
-            ("req.restarts", Some((false, value))) => return Expression::fixed(value == "0"),
+            (_, Some((false, value))) if let Some(count) = self.attempt.count(left) => {
+                return Expression::fixed(value.parse() == Ok(count));
+            }
+            (_, None) if let Some(count) = self.attempt.count(left) => return Expression::fixed(count > 0),
             ("client.ip", Some((true, acl))) => {
                 let Some(AclNetworks { within, except }) = self.acls.get(acl).cloned().flatten() else {
                     return Expression::Unsaid(format!("the networks of {acl} are not translated"));

@@ -1,5 +1,6 @@
 //! Applies subroutines to each kind of request: backend, caching, response.
 
+use super::repeats::{self, Attempt};
 use super::syntax::{Statement, VclToken};
 use super::{VarnishAdapter, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -10,7 +11,7 @@ const YEAR: u64 = 365 * 86_400_000;
 const CALLS_DEEP_MAX: usize = 16;
 
 #[derive(Debug, Clone, PartialEq)]
-enum RequestWay {
+pub(super) enum RequestWay {
     Open,
     Hash,
     Pass,
@@ -20,15 +21,32 @@ enum RequestWay {
 }
 
 /// The options for a kind of request so far.
-struct VarnishDraft {
-    outcome: RegionOutcome,
-    backend: Option<String>,
-    way: RequestWay,
+pub(super) struct VarnishDraft {
+    pub(super) outcome: RegionOutcome,
+    pub(super) backend: Option<String>,
+    pub(super) way: RequestWay,
     /// A rule that keeps responses out of the cache has no translation.
     is_never_stored: bool,
+    /// The options after `vcl_recv`.
+    pub(super) received: DraftTable,
+    /// Whether a stored response may not answer, although others may find it.
+    pub(super) is_fresh: bool,
 }
 
-fn from(number: usize) -> Vec<StatementOrigin> {
+impl VarnishDraft {
+    pub(super) fn new(backend: Option<String>) -> Self {
+        Self {
+            outcome: RegionOutcome { from: Vec::new(), options: DraftTable::default() },
+            backend,
+            way: RequestWay::Open,
+            is_never_stored: false,
+            received: DraftTable::default(),
+            is_fresh: false,
+        }
+    }
+}
+
+pub(super) fn from(number: usize) -> Vec<StatementOrigin> {
     vec![StatementOrigin::Directive(number)]
 }
 
@@ -50,10 +68,17 @@ impl<'s> VarnishAdapter<'s> {
             let body = self.subs.get(name).cloned().unwrap_or_default();
             self.gather(&body, 0, &mut tests);
         }
+        for name in ["vcl_backend_error", "vcl_synth"] {
+            let body = self.subs.get(name).cloned().unwrap_or_default();
+            if repeats::returns(body.iter().copied(), 0) {
+                self.gather(&body, 0, &mut tests);
+            }
+        }
         let schema = self.sheet.definitions.schema();
         let found = rules::routes(&tests, &schema, &mut |holds| self.judge(holds));
         self.sheet.report(&found);
         self.sheet.routes = found.tables;
+        self.left_repeats();
         self.left_backends();
     }
 
@@ -86,9 +111,9 @@ impl<'s> VarnishAdapter<'s> {
     fn judge(&mut self, holds: &Holds<'_>) -> RegionOutcome {
         let backend = self.backends.iter().find(|known| known.name == "default").or(self.backends.first());
         let backend = backend.map(|known| known.name.clone());
-        let outcome = RegionOutcome { from: Vec::new(), options: DraftTable::default() };
-        let mut made = VarnishDraft { outcome, backend, way: RequestWay::Open, is_never_stored: false };
+        let mut made = VarnishDraft::new(backend);
         self.sub("vcl_recv", holds, &mut made);
+        made.received = made.outcome.options.clone();
         if let RequestWay::Synth(status, reason) = made.way.clone() {
             self.synth(status, &reason, &mut made);
             return made.outcome;
@@ -96,16 +121,8 @@ impl<'s> VarnishAdapter<'s> {
         let is_open = made.way == RequestWay::Open;
         let is_stored = made.way == RequestWay::Hash || is_open && !made.is_never_stored;
         let passed = if is_open { passed(holds) } else { Formula::Known(false) };
-        let upstream = made.backend.clone().and_then(|name| self.upstream(&name));
-        let Some(upstream) = upstream else {
-            let why = vec![StatementOrigin::Default("its backend has no server")];
-            made.outcome.options.set("respond", rules::answer(503, None), why);
+        if !self.send_to_backend(&mut made) {
             return made.outcome;
-        };
-        made.outcome.options.set("upstream", upstream, Vec::new());
-        let timeouts = self.backends.iter().find(|known| Some(&known.name) == made.backend.as_ref());
-        for (key, time, at) in timeouts.map(|known| known.timeouts.clone()).unwrap_or_default() {
-            made.outcome.options.extend("timeouts", (key, time.into()), from(at));
         }
         if is_stored && passed != Formula::Known(true) {
             let why = |text| vec![StatementOrigin::Default(text)];
@@ -127,9 +144,18 @@ impl<'s> VarnishAdapter<'s> {
             self.sub("vcl_hash", holds, &mut made);
         }
         made.way = RequestWay::Open;
+        let backend = made.backend.clone();
         self.sub("vcl_backend_fetch", holds, &mut made);
+        if made.backend != backend {
+            made.outcome.options.without("timeouts");
+            if !self.send_to_backend(&mut made) {
+                made.outcome.options.keep(&["respond"]);
+                return made.outcome;
+            }
+        }
         made.way = RequestWay::Open;
         self.sub("vcl_backend_response", holds, &mut made);
+        self.failures(holds, &mut made);
         made.way = RequestWay::Open;
         self.sub("vcl_deliver", holds, &mut made);
         if made.is_never_stored {
@@ -141,7 +167,23 @@ impl<'s> VarnishAdapter<'s> {
         made.outcome
     }
 
-    fn sub(&mut self, name: &str, holds: &Holds<'_>, made: &mut VarnishDraft) {
+    /// Sets the upstream and its time-outs. Returns false, with a response instead, if the backend has no server.
+    fn send_to_backend(&mut self, made: &mut VarnishDraft) -> bool {
+        let options = &mut made.outcome.options;
+        let Some(upstream) = made.backend.clone().and_then(|name| self.upstream(&name)) else {
+            let why = vec![StatementOrigin::Default("its backend has no server")];
+            options.set("respond", rules::answer(503, None), why);
+            return false;
+        };
+        options.set("upstream", upstream, Vec::new());
+        let timeouts = self.backends.iter().find(|known| Some(&known.name) == made.backend.as_ref());
+        for (key, time, at) in timeouts.map(|known| known.timeouts.clone()).unwrap_or_default() {
+            options.extend("timeouts", (key, time.into()), from(at));
+        }
+        true
+    }
+
+    pub(super) fn sub(&mut self, name: &str, holds: &Holds<'_>, made: &mut VarnishDraft) {
         let body = self.subs.get(name).cloned().unwrap_or_default();
         self.go(&body, name, 0, holds, made);
     }
@@ -194,7 +236,11 @@ impl<'s> VarnishAdapter<'s> {
                 inner.iter().for_each(|inner| self.told_by_status(inner));
                 continue;
             }
-            let statuses = statuses(condition);
+            if self.repeats((*number, condition), inner, sub, holds, made) {
+                continue;
+            }
+            let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
+            let statuses = statuses(&words);
             if !statuses.is_empty() {
                 // Statements for a status of the server.
                 for (status, statement) in
@@ -218,6 +264,9 @@ impl<'s> VarnishAdapter<'s> {
             match decided {
                 Ok(false) => {}
                 Ok(true) => {
+                    if self.attempt != Attempt::First {
+                        made.outcome.from.extend(from(*number));
+                    }
                     let inner: Vec<&Statement> = inner.iter().collect();
                     return self.go(&inner, sub, depth + 1, holds, made);
                 }
@@ -431,10 +480,13 @@ impl<'s> VarnishAdapter<'s> {
     ) {
         let options = &mut made.outcome.options;
         match target {
-            "req.backend_hint" => {
-                made.backend = Some(
-                    value.first().map_or("", |name| name.split('.').next().unwrap_or_default()).to_owned(),
-                );
+            "req.backend_hint" | "bereq.backend" => {
+                made.backend = Some(backend(value));
+                made.outcome.from.extend(from(number));
+            }
+            "req.hash_always_miss" if value == ["true"] && self.attempt != Attempt::First => {
+                made.is_fresh = true;
+                self.sheet.needless(number, "another upstream is asked, not the cache");
             }
             "beresp.ttl" | "beresp.grace" | "beresp.keep" => self.set_time(number, target, value, made),
             "beresp.uncacheable" if value == ["true"] => options.without("cache"),
@@ -676,8 +728,7 @@ impl<'s> VarnishAdapter<'s> {
 }
 
 /// Parses `beresp.status == 404`, also several with `||`, and `beresp.status >= 400`: the statuses.
-fn statuses(condition: &[VclToken]) -> Vec<String> {
-    let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
+pub(super) fn statuses(words: &[&str]) -> Vec<String> {
     let one = |words: &[&str]| match words {
         ["beresp.status", "==", status]
             if status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)) =>
@@ -692,6 +743,11 @@ fn statuses(condition: &[VclToken]) -> Vec<String> {
     };
     let all: Option<Vec<Vec<String>>> = words.split(|word| *word == "||").map(one).collect();
     all.unwrap_or_default().concat()
+}
+
+/// The name of a backend: `a`, or `director.backend()`.
+pub(super) fn backend(value: &[&str]) -> String {
+    value.first().map_or("", |name| name.split('.').next().unwrap_or_default()).to_owned()
 }
 
 fn request_field(target: &str) -> Option<&str> {

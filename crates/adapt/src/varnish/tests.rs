@@ -4,7 +4,7 @@ use super::*;
 use crate::RemarkKind;
 use crate::told::{self, filled, nothing, options, routes, whole};
 
-const SAMPLES: [&str; 10] = [
+const SAMPLES: [&str; 12] = [
     include_str!("../../samples/varnish/01-site.vcl"),
     include_str!("../../samples/varnish/02-directors.vcl"),
     include_str!("../../samples/varnish/03-rules.vcl"),
@@ -15,6 +15,8 @@ const SAMPLES: [&str; 10] = [
     include_str!("../../samples/varnish/08-cache.vcl"),
     include_str!("../../samples/varnish/09-devices-apart.vcl"),
     include_str!("../../samples/varnish/10-keys.vcl"),
+    include_str!("../../samples/varnish/11-restarts.vcl"),
+    include_str!("../../samples/varnish/12-stored-restarts.vcl"),
 ];
 
 #[track_caller]
@@ -155,6 +157,142 @@ fn what_protects_is_closed_where_its_condition_is_unknown() {
     let text = with("return (hash);")
         + "sub vcl_backend_response { if (beresp.http.X-A) { set beresp.uncacheable = true; } }\n";
     assert_eq!(routes(&checked(&text)), ["upstream = \"a\""]);
+}
+
+#[test]
+fn repeated_requests_become_another_upstream() {
+    let restart = |condition: &str| {
+        format!("sub vcl_deliver {{ if ({condition}) {{ set req.backend_hint = b; return (restart); }} }}")
+    };
+    let retry = |condition: &str| {
+        format!(
+            "sub vcl_backend_response {{ if ({condition}) {{ set bereq.backend = b; return (retry); }} }}"
+        )
+    };
+    let failures =
+        "sub vcl_backend_error { if (bereq.retries == 0) { set bereq.backend = b; return (retry); } }";
+    let only = "{ upstream = \"b\", only_failures = true }";
+    let of_failures = format!("502 = {only}, 503 = {only}, 504 = {only}");
+    for (recv, rest, expected) in [
+        ("", restart("resp.status == 404 && req.restarts == 0"), "404 = { upstream = \"b\" }".to_owned()),
+        (
+            "",
+            restart("req.restarts < 1 && (resp.status == 404 || resp.status == 410)"),
+            "404 = { upstream = \"b\" }, 410 = { upstream = \"b\" }".to_owned(),
+        ),
+        (
+            "",
+            restart("resp.status >= 500 && resp.status < 600 && req.restarts == 0"),
+            "5xx = { upstream = \"b\" }".to_owned(),
+        ),
+        // All failures are 503 there.
+        (
+            "",
+            restart("resp.status == 503 && req.restarts == 0"),
+            format!("503 = {{ upstream = \"b\" }}, 502 = {only}, 504 = {only}"),
+        ),
+        (
+            "if (req.restarts > 0) { set req.backend_hint = b; }",
+            "sub vcl_deliver { if (resp.status == 404) { if (req.restarts == 0) { return (restart); } } }"
+                .to_owned(),
+            "404 = { upstream = \"b\" }".to_owned(),
+        ),
+        ("", retry("beresp.status == 500 && bereq.retries == 0"), "500 = { upstream = \"b\" }".to_owned()),
+        ("", failures.to_owned(), of_failures.clone()),
+        (
+            "",
+            retry("beresp.status >= 500 && bereq.retries == 0") + failures,
+            "5xx = { upstream = \"b\" }".to_owned(),
+        ),
+        (
+            "",
+            "sub vcl_backend_fetch { if (bereq.retries > 0) { set bereq.backend = b; } }\n\
+             sub vcl_backend_error { return (retry); }"
+                .to_owned(),
+            of_failures.clone(),
+        ),
+        (
+            "if (req.restarts > 0) { set req.backend_hint = b; }",
+            "sub vcl_backend_response { if (beresp.status >= 500) { return (abandon); } }\n\
+             sub vcl_synth { if (resp.status == 503 && req.restarts == 0) { return (restart); } }"
+                .to_owned(),
+            "5xx = { upstream = \"b\" }".to_owned(),
+        ),
+    ] {
+        let adapted = checked(&(with(&format!("{recv} return (pass);")) + &rest));
+        let expected = [format!("upstream = \"a\"; on_status = {{ {expected} }}")];
+        assert_eq!(routes(&adapted), expected, "{recv} {rest}");
+        assert_eq!(adapted.refused(), 0, "{rest}: {:?}", adapted.remarks);
+    }
+    // A condition on the request decides which routes have it.
+    let text = with("return (pass);")
+        + "sub vcl_deliver { if (resp.status == 404 && req.restarts == 0 && req.url ~ \"^/x\") { \
+           set req.backend_hint = b; return (restart); } }\n";
+    let expected =
+        ["path = \"/x\"; upstream = \"a\"; on_status = { 404 = { upstream = \"b\" } }", "upstream = \"a\""];
+    assert_eq!(routes(&checked(&text)), expected);
+}
+
+#[test]
+fn repeated_requests_without_a_translation_have_a_reason() {
+    let deliver = |branch: &str| {
+        format!(
+            "sub vcl_deliver {{ if (resp.status == 404 && req.restarts == 0) {{ {branch} return (restart); }} }}"
+        )
+    };
+    let to_b = deliver("set req.backend_hint = b;");
+    for (recv, rest, reason) in [
+        ("return (pass);", deliver(""), "the same backend is asked again"),
+        ("return (pass);", deliver("set req.url = \"/x\"; set req.backend_hint = b;"), "is not changed here"),
+        ("return (pass);", deliver("set req.backend_hint = gone;"), "its backend has no server"),
+        (
+            "if (req.restarts > 0) { set req.http.X-Again = \"1\"; } return (pass);",
+            to_b.clone(),
+            "differs in more than its backend: `request_headers`",
+        ),
+        (
+            "set req.url = regsub(req.url, \"^/a\", \"/b\"); return (pass);",
+            to_b.clone(),
+            "the URL of the repeated request is rewritten again",
+        ),
+        (
+            "if (req.restarts > 0) { return (synth(404)); } return (pass);",
+            to_b.clone(),
+            "gets a response of the proxy",
+        ),
+        ("return (hash);", to_b.clone(), "the stored response answers the restarted request as well"),
+        (
+            "return (pass);",
+            "sub vcl_backend_response { if (beresp.status >= 500) { return (abandon); } }".to_owned(),
+            "its client gets 503",
+        ),
+        ("return (pass);", "sub vcl_miss { return (restart); }".to_owned(), "only because of the status"),
+        (
+            "return (pass);",
+            "sub vcl_deliver { if (req.restarts == 0) { return (restart); } }".to_owned(),
+            "a request is not sent to restart",
+        ),
+        (
+            "return (pass);",
+            "sub vcl_backend_response { if (beresp.status == 302) { set bereq.backend = b; return (retry); } }"
+                .to_owned(),
+            "only statuses from 400 on",
+        ),
+    ] {
+        let adapted = checked(&(with(recv) + &rest));
+        let is_said = adapted
+            .remarks
+            .iter()
+            .any(|remark| remark.kind == RemarkKind::Refused && remark.why.contains(reason));
+        assert!(is_said && !adapted.toml.contains("on_status"), "{recv} {rest}: {:#?}", adapted.remarks);
+    }
+    let unlimited =
+        "sub vcl_deliver { if (resp.status == 404) { set req.backend_hint = b; return (restart); } }";
+    let adapted = checked(&(with("return (pass);") + unlimited));
+    let is_said = |remark: &crate::Remark| {
+        remark.kind == RemarkKind::Differs && remark.why.contains("the other upstream is asked once")
+    };
+    assert!(adapted.remarks.iter().any(is_said), "{:?}", adapted.remarks);
 }
 
 #[test]

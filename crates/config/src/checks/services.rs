@@ -56,8 +56,11 @@ pub(crate) fn check_dashboard(file: &File, reader: &mut Reader<'_>) {
 pub(crate) fn check_redis(file: &File, reader: &mut Reader<'_>) {
     check_sealed(file, reader);
     let Some(redis) = &file.redis else {
-        let limits = file.routes.iter().flat_map(|route| &route.value.rate_limit);
-        for shared in limits.filter_map(|limit| limit.value.shared.as_ref()) {
+        let rates = file.routes.iter().flat_map(|route| &route.value.rate_limit);
+        let rates = rates.filter_map(|limit| limit.value.shared.as_ref());
+        let concurrency = file.routes.iter().flat_map(|route| &route.value.concurrency);
+        let concurrency = concurrency.filter_map(|limit| limit.value.shared.as_ref());
+        for shared in rates.chain(concurrency) {
             if reader.is_whole() {
                 let what = "shared: instances share through [redis], which is missing";
                 let mistake = reader.mistake(&shared.at, what);

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
-use ::route::RateKey;
+use std::num::NonZeroU32;
+
+use ::route::{Alone, RateKey};
 
 use crate::checks::twice::Twice;
 use crate::tables::route::{RateLimit, Route};
+
+/// A zone, and what its limits have in common.
+type ConcurrencyTerms<'r> = (&'r Option<Box<str>>, (&'r RateKey, Option<Alone>, Option<NonZeroU32>));
 
 /// Limits of one zone that cannot count together. Each has the index of its route.
 pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>) -> Vec<Twice> {
@@ -25,9 +30,11 @@ pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>
         }
         for limit in &route.policies.concurrency {
             let Some(zone) = &limit.zone else { continue };
-            let (first, key) = *concurrency.entry(zone).or_insert((second, &limit.key));
-            if limit.key != *key {
-                let message = format!("concurrency: the limits of zone {zone:?} need the same by");
+            let (first, terms) = *concurrency.entry(zone).or_insert((second, limit.zone_terms()));
+            if limit.zone_terms() != terms {
+                let max = if limit.shared.is_some() { "max, " } else { "" };
+                let message =
+                    format!("concurrency: the limits of zone {zone:?} need the same {max}by and shared");
                 found.push(Twice { second, first, message });
             }
         }
@@ -39,10 +46,10 @@ pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>
 pub(crate) fn are_alike(before: &Route, after: &Route) -> bool {
     fn zones(
         route: &Route,
-    ) -> (impl Iterator<Item = &RateLimit>, impl Iterator<Item = (&Option<Box<str>>, &RateKey)>) {
+    ) -> (impl Iterator<Item = &RateLimit>, impl Iterator<Item = ConcurrencyTerms<'_>>) {
         let rates = route.policies.rate_limits.iter().filter(|limit| limit.zone.is_some());
         let concurrency = route.policies.concurrency.iter().filter(|limit| limit.zone.is_some());
-        (rates, concurrency.map(|limit| (&limit.zone, &limit.key)))
+        (rates, concurrency.map(|limit| (&limit.zone, limit.zone_terms())))
     }
     let ((rates, counts), (rates_after, counts_after)) = (zones(before), zones(after));
     rates.eq(rates_after) && counts.eq(counts_after)

@@ -266,10 +266,6 @@ const KEYS: &[Foreign] = &[
         "here it is `rate_limit` of [[route]]",
     ),
     foreign(&["limit_conn", "limit_conn_zone", "inflightreq"], "here it is `concurrency` of [[route]]"),
-    foreign(
-        &["concurrency shared"],
-        "each instance counts its own requests under way; only `rate_limit` of [[route]] counts those of all instances",
-    ),
     foreign(&["limit_rate", "bwlimit_out"], "here it is `rate` of [[route]]"),
     // Messages.
     foreign(

@@ -1,11 +1,11 @@
 //! Parses and prints the keys of sessions, hashes and rate limits, in one syntax: `client/24`, `header:X-Key`,
 //! `cookie:id`.
 
-use ::route::{AuthKeyPart, RateKeyPart, TokenSource};
+use ::route::{Alone, AuthKeyPart, RateKeyPart, TokenSource};
 use balance::{AddressPrefixes, SessionSource};
 
 use crate::document::value_error::{ValueError, ValueFault};
-use crate::option::kind::Text;
+use crate::option::kind::{Text, Word};
 use crate::option::matching::{is_token, unknown};
 use crate::option::value_key::written_value;
 
@@ -22,6 +22,10 @@ enum Part {
     Host,
     Listener,
 }
+
+/// The behaviour of limits that instances share while they cannot reach each other.
+pub(crate) const ALONE: Word<Alone> =
+    Word { words: &[("open", Alone::Open), ("local", Alone::Local), ("closed", Alone::Closed)] };
 
 /// The key of a rate limit. `route` is no part: all requests of the route are counted together.
 pub(crate) const RATE_KEY: Text<Option<RateKeyPart>> =

@@ -67,19 +67,6 @@ impl SharedLimits {
         self.limits.iter().for_each(|limit| limit.limiter.stand(standing));
     }
 
-    /// Keeps new limits at their shares while Redis is unreachable. Never returns.
-    pub(super) async fn alone(&mut self, instances: u32) {
-        let Some(control) = self.control.upgrade() else { return };
-        let mut changes = control.changes.subscribe();
-        drop(control);
-        loop {
-            self.stand(ShareStanding::Alone(instances));
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
     /// Reports and receives over a connection. `instances` is the number of instances. Returns why Redis does not
     /// answer.
     pub(super) async fn go_on(&mut self, link: &RedisLink, instances: &Cell<u32>) -> String {

@@ -170,4 +170,13 @@ fn attached_routes_are_counted_for_each_listener() {
     cluster.put(ObjectKind::HttpRoute, http_route("y", &["b.example"], &rules("gone")));
     let told = conditions(&translated(&cluster), ObjectKind::Gateway, "edge");
     assert!(told.contains("| a 1 [") && told.contains("| b 2 ["), "{told}");
+    // Routes that are not accepted do not count, and one with two references to a listener counts once.
+    let mut refused = http_route("z", &[], &rules("cart"));
+    refused["spec"]["rules"][0]["unknown"] = json!(true);
+    cluster.put(ObjectKind::HttpRoute, refused);
+    let mut twice = http_route("w", &[], &rules("cart"));
+    twice["spec"]["parentRefs"] = json!([{ "name": "edge", "namespace": "infra" }, { "name": "edge", "namespace": "infra", "sectionName": "b" }]);
+    cluster.put(ObjectKind::HttpRoute, twice);
+    let told = conditions(&translated(&cluster), ObjectKind::Gateway, "edge");
+    assert!(told.contains("| a 2 [") && told.contains("| b 3 ["), "{told}");
 }

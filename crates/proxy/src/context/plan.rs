@@ -55,6 +55,7 @@ use route::Concurrency;
 use shape::Queue;
 use tls::{CertificateProblem, Challenges, ClientSide, QUIC_SECRET_BYTES, ServerSide};
 
+pub use crate::shared::concurrency::SharedConcurrency;
 use crate::shared::concurrency::{ConcurrencyLimiter, Counted, Entered};
 use crate::shared::handover_state::HandoverState;
 use crate::shared::kept_bytes::KeptBytes;
@@ -331,6 +332,16 @@ impl Plan {
     pub fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
         let mut zones = HashSet::new();
         let limits = self.routes.iter().flat_map(|route| route.rate_limits());
+        limits.filter_map(move |limit| {
+            let is_first = limit.settings.zone.as_ref().is_none_or(|zone| zones.insert(zone));
+            if is_first { limit.shared() } else { None }
+        })
+    }
+
+    /// The limits on requests under way that instances share, each once.
+    pub fn shared_concurrency(&self) -> impl Iterator<Item = SharedConcurrency> {
+        let mut zones = HashSet::new();
+        let limits = self.routes.iter().flat_map(|route| route.concurrency_limits());
         limits.filter_map(move |limit| {
             let is_first = limit.settings.zone.as_ref().is_none_or(|zone| zones.insert(zone));
             if is_first { limit.shared() } else { None }

@@ -27,6 +27,15 @@ pub(crate) struct WaitingRequest {
     place: WaitingPlace,
 }
 
+/// When a request is refused.
+enum Refused {
+    AtOnce {
+        /// Whether the instances refuse all, because they cannot reach each other.
+        is_closed: bool,
+    },
+    AfterWait,
+}
+
 /// Counts a request against the limits of its route, from the one at index `first`. Returns `Some` if it must wait,
 /// for [`in_time`].
 pub(crate) fn enter(
@@ -45,7 +54,8 @@ pub(crate) fn enter(
     let seen = route::RequestParts { conditions, ..seen };
     let user = policies.user(routed.user, request.texts.user());
     let mut outcome = Ok(None);
-    for (index, ConcurrencyLimit { settings, limiter }) in policies.concurrency.iter().enumerate().skip(first)
+    for (index, ConcurrencyLimit { settings, limiter, .. }) in
+        policies.concurrency.iter().enumerate().skip(first)
     {
         if !later::holds(ctx, routed, request, settings.when.as_deref()) {
             continue;
@@ -58,7 +68,8 @@ pub(crate) fn enter(
                 break;
             }
             Entered::Full => {
-                outcome = Err(refuse(state, settings, false));
+                outcome =
+                    Err(refuse(state, settings, Refused::AtOnce { is_closed: limiter.counts().is_closed() }));
                 break;
             }
         }
@@ -87,9 +98,13 @@ pub(crate) async fn in_time(
         memory.unpark(ctx.worker);
         *state.record.detours.held_back.get_or_insert_default() += began.elapsed();
         match outcome {
-            Ok(counted) => memory.request.counted.push(counted),
+            Ok(Some(counted)) => memory.request.counted.push(counted),
+            Ok(None) => {
+                let is_closed = policies.concurrency[limit].limiter.counts().is_closed();
+                return Err(refuse(state, settings, Refused::AtOnce { is_closed }));
+            }
             Err(Failure::ClientGone) => return Err(Failure::ClientGone),
-            Err(_) => return Err(refuse(state, settings, true)),
+            Err(_) => return Err(refuse(state, settings, Refused::AfterWait)),
         }
         match enter(ctx, policies, routed, &mut memory.request, state, limit + 1)? {
             Some(next) => waiting = next,
@@ -98,8 +113,12 @@ pub(crate) async fn in_time(
     }
 }
 
-/// Waits for the turn of a request, for as long as its client is there.
-async fn turn(client: &FrontConnection, wait: Ticks, place: WaitingPlace) -> Result<Counted, Failure> {
+/// Waits for the turn of a request, for as long as its client is there. Returns `None` if other instances leave no room.
+async fn turn(
+    client: &FrontConnection,
+    wait: Ticks,
+    place: WaitingPlace,
+) -> Result<Option<Counted>, Failure> {
     let mut turn = pin!(place.turn());
     let turn = poll_fn(|context| match turn.as_mut().poll(context) {
         Poll::Ready(counted) => Poll::Ready(Ok(counted)),
@@ -112,12 +131,18 @@ async fn turn(client: &FrontConnection, wait: Ticks, place: WaitingPlace) -> Res
 
 /// Notes why a request is refused.
 #[cold]
-fn refuse(state: &mut ExchangeState<'_>, settings: &config::ConcurrencyLimit, has_waited: bool) -> Failure {
+fn refuse(state: &mut ExchangeState<'_>, settings: &config::ConcurrencyLimit, refused: Refused) -> Failure {
     let Concurrency { max, waiting_max } = settings.limit;
-    let reason = match (has_waited, waiting_max) {
-        (true, _) => format!("no room within wait, {}", config::written_duration(settings.wait)),
-        (false, 0) => "there is no queue".to_owned(),
-        (false, waiting) => format!("the queue is full: queue, {waiting}"),
+    let reason = match (refused, waiting_max) {
+        (Refused::AtOnce { is_closed: true }, _) => {
+            state.is_limited("shared is \"closed\", and Redis cannot be reached".to_owned());
+            return Failure::ConcurrencyLimited;
+        }
+        (Refused::AfterWait, _) => {
+            format!("no room within wait, {}", config::written_duration(settings.wait))
+        }
+        (Refused::AtOnce { .. }, 0) => "there is no queue".to_owned(),
+        (Refused::AtOnce { .. }, waiting) => format!("the queue is full: queue, {waiting}"),
     };
     state.is_limited(format!("as many requests are under way as max, {max}; {reason}"));
     Failure::ConcurrencyLimited

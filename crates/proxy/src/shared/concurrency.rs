@@ -4,17 +4,70 @@
 
 use std::sync::Arc;
 
-use route::{Concurrency, ConcurrencyEntry, ConcurrencyKey, ConcurrencyTicket};
+use route::{
+    Alone, Concurrency, ConcurrencyDemand, ConcurrencyEntry, ConcurrencyKey, ConcurrencyTicket, ShareStanding,
+};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::secret::secret;
 
-/// The counts of one limit. Each request that waits has the receiver of its sender.
+/// The counts of one limit. Each request that waits has the receiver of its sender. A sender that is dropped refuses it.
 type Limiter = route::ConcurrencyLimiter<oneshot::Sender<()>>;
 
 /// The counts of one limit, for all workers.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct ConcurrencyLimiter(Arc<Limiter>);
+
+/// A limit that instances share.
+#[derive(Debug, Clone)]
+pub struct SharedConcurrency {
+    /// Equal on all instances.
+    pub id: u64,
+    pub(crate) limiter: ConcurrencyLimiter,
+}
+
+impl SharedConcurrency {
+    /// Sets the standing, and lets requests in that it has room for. Those beyond it are refused.
+    pub fn stand(&self, standing: ShareStanding) {
+        self.limiter.0.stand(standing).into_iter().for_each(call);
+    }
+
+    /// Sets a function that workers call if there is something to report.
+    pub fn call_with(&self, caller: impl Fn() + Send + Sync + 'static) {
+        self.limiter.0.call_with(caller);
+    }
+
+    /// Lets the next change call the function. Returns whether there is nothing to report.
+    pub fn rest(&self) -> bool {
+        self.limiter.0.rest()
+    }
+
+    /// Whether nothing is counted.
+    pub fn is_unused(&self) -> bool {
+        self.limiter.0.is_unused()
+    }
+
+    /// Identifies the limiter among those of this instance.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.limiter.0).addr()
+    }
+
+    /// Lets all counts be reported again.
+    pub fn tell_all(&self) {
+        self.limiter.0.tell_all();
+    }
+
+    /// Takes what must be reported, or of it what requests wait for.
+    pub fn take_demands(&self, all: bool, demands: &mut Vec<ConcurrencyDemand>) {
+        self.limiter.0.take_demands(all, demands);
+    }
+
+    /// Applies an answer: how many may be under way here. Requests that it has no room for are refused.
+    pub fn learn(&self, demand: &ConcurrencyDemand, permits: u32) {
+        self.limiter.0.learn(demand, permits).into_iter().for_each(call);
+    }
+}
 
 /// Counts a request or a connection as under way until it is dropped.
 pub(crate) struct Counted {
@@ -28,7 +81,8 @@ pub(crate) struct WaitingPlace {
     key: ConcurrencyKey,
     ticket: ConcurrencyTicket,
     turn: oneshot::Receiver<()>,
-    has_come: bool,
+    /// Whether the turn has come, or the request is refused.
+    is_over: bool,
 }
 
 /// The result of an entry.
@@ -43,6 +97,11 @@ impl ConcurrencyLimiter {
         // Random, so that clients cannot choose keys that collide.
         let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
         Self(Arc::new(Limiter::new([low, high])))
+    }
+
+    /// As [`new`](Self::new), for a limit over several instances; `instances` is their number until it is known.
+    pub(crate) fn shared(secret: [u64; 2], alone: Alone, instances: u32) -> Self {
+        Self(Arc::new(Limiter::shared(secret, alone, instances)))
     }
 
     /// The counts, to find the key of a request or a connection.
@@ -62,42 +121,44 @@ impl ConcurrencyLimiter {
         match (entry, turn) {
             (ConcurrencyEntry::UnderWay, _) => Entered::UnderWay(Counted { limiter, key }),
             (ConcurrencyEntry::Waits(ticket), Some(turn)) => {
-                Entered::Waits(WaitingPlace { limiter, key, ticket, turn, has_come: false })
+                Entered::Waits(WaitingPlace { limiter, key, ticket, turn, is_over: false })
             }
             (ConcurrencyEntry::Waits(_) | ConcurrencyEntry::Full, _) => Entered::Full,
         }
     }
 }
 
-/// Notifies the next request. One that has left passes its turn on itself.
-fn call(next: Option<oneshot::Sender<()>>) {
-    if let Some(next) = next {
-        let _ = next.send(());
-    }
+/// Notifies a request. One that has left passes its turn on itself.
+fn call(next: oneshot::Sender<()>) {
+    let _ = next.send(());
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        call(self.limiter.exit(self.key));
+        self.limiter.exit(self.key).into_iter().for_each(call);
     }
 }
 
 impl WaitingPlace {
-    /// Ready when it is the request's turn, which then counts as under way.
-    pub(crate) async fn turn(mut self) -> Counted {
-        let _ = (&mut self.turn).await;
-        self.has_come = true;
+    /// Ready when it is the request's turn, which then counts as under way, or with `None` if there is no room in the
+    /// queue either, as other instances say.
+    pub(crate) async fn turn(mut self) -> Option<Counted> {
+        let turn = (&mut self.turn).await;
+        self.is_over = true;
+        turn.ok()?;
         let (limiter, key) = (Arc::clone(&self.limiter), self.key);
         // After a reload that raises the limit, there may be room for several.
-        call(limiter.next(key));
-        Counted { limiter, key }
+        limiter.next(key).into_iter().for_each(call);
+        Some(Counted { limiter, key })
     }
 }
 
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
-        if !self.has_come {
-            call(self.limiter.leave(self.key, self.ticket));
+        if !self.is_over {
+            let Self { limiter, key, ticket, turn, .. } = self;
+            let is_refused = || turn.try_recv() == Err(TryRecvError::Closed);
+            limiter.leave(*key, *ticket, is_refused).into_iter().for_each(call);
         }
     }
 }
@@ -124,7 +185,7 @@ mod tests {
         // Its turn comes while it leaves.
         drop(first);
         drop(second);
-        let counted = poll_once(|context| third.as_mut().poll(context)).expect("it is the next");
+        let counted = poll_once(|context| third.as_mut().poll(context)).flatten().expect("it is the next");
         let is_full = || matches!(limiter.enter(key, Concurrency { waiting_max: 0, ..limit }), Entered::Full);
         assert!(is_full());
         drop(counted);

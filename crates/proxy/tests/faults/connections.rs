@@ -182,11 +182,13 @@ fn requests_cannot_ask_for_them() {
     assert_eq!(client.asks_for(&asked).status, 400);
 }
 
-/// Ways to reach a server: by requests, or at layer 4.
-const TO_SERVERS: [&str; 2] = [
+/// Ways to reach a server: by requests, or at layer 4, also by weight.
+const TO_SERVERS: [&str; 3] = [
     "[upstream.u]\nservers = [\"http://{0}\"]\n[[route]]\nupstream = \"u\"\n",
     "[upstream.u]\nservers = [\"tcp://{0}\"]\n[[listen]]\naddress = \"127.0.0.1:0\"\ntcp = \"u\"\n\
      [[route]]\nrespond = { status = 200 }\n",
+    "[upstream.old]\nservers = [\"tcp://{0}\"]\n[upstream.new]\nservers = [\"tcp://{0}\"]\n\
+     [[listen]]\naddress = \"127.0.0.1:0\"\ntcp = { old = 9, new = 1 }\n[[route]]\nrespond = { status = 200 }\n",
 ];
 /// A request whose response ends with its connection.
 const ASKS_OLD: &str = "GET / HTTP/1.0\r\nHost: test\r\n\r\n";

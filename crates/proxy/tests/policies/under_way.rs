@@ -245,6 +245,31 @@ fn routes_of_one_zone_count_together() {
     }
 }
 
+/// Instances that cannot reach Redis, over each version of HTTP.
+#[test]
+fn without_redis_each_instance_has_its_share() {
+    const REDIS: &str = "[redis]\nurl = \"redis://127.0.0.1:1\"\ninstances = 2\n";
+    for spoken in BOTH {
+        for (options, admitted) in [
+            ("max = 2, shared = \"local\"", 1),
+            ("max = 3, shared = \"local\"", 2),
+            ("max = 1, shared = \"open\"", 3),
+            ("max = 3, shared = \"closed\"", 0),
+        ] {
+            let scene = Scene::new(&format!("{}{REDIS}", routes(&format!("concurrency = {{ {options} }}"))));
+            let mut all: Vec<_> = (0..admitted).map(|_| under_way(&scene, spoken, &get("/"))).collect();
+            if !options.contains("open") {
+                is_refused(&scene.answer(spoken, &get("/")));
+            }
+            for (client, server) in &mut all {
+                server.sends(OK);
+                assert_eq!(client.gets().status, 200, "{options}");
+            }
+            settles(&scene, 0);
+        }
+    }
+}
+
 #[test]
 fn a_condition_and_the_user_are_known() {
     let limit = "concurrency = { max = 1, by = \"user\", when = 'client.user != \"eve\"' }";

@@ -217,6 +217,32 @@ fn the_default_gets_what_no_name_is_for() {
     stage.talks(TlsEnd::client(stage.scene.connect(), &Arc::new(stage.client()), "b.example"));
 }
 
+/// Names have their own weights beside those of a listener for bytes.
+#[test]
+fn a_default_by_weight_stands_beside_names() {
+    const CONNECTIONS: usize = 64;
+    let stage = Stage::new(|config| {
+        let first = Upstream::clone(&config.upstreams[0]);
+        for name in ["new", "unused"] {
+            config.upstreams.push(Upstream { name: name.to_owned(), ..first.clone() }.into());
+        }
+        config.listeners[0].tls = None;
+        config.listeners[0].tcp = Split::new([(0, "old", 9), (2, "new", 0)]);
+        let to = Split::new([(1, "passed", 1), (3, "unused", 0)]).expect("a share");
+        config.listeners[0].passthrough[0].to = to;
+    });
+    let config = Arc::new(stage.client());
+    for _ in 0..CONNECTIONS {
+        // A weight of 0 gets none, on either side.
+        let mut end = TlsEnd::plain(stage.scene.connect());
+        end.tcp.write_all(b"\x00\x01\x02").expect("the proxy takes it");
+        let mut passed = [0; 3];
+        stage.scene.accept().tcp.read_exact(&mut passed).expect("it is passed on");
+        assert_eq!(passed, *b"\x00\x01\x02");
+    }
+    stage.talks(TlsEnd::client(stage.scene.connect(), &config, "b.example"));
+}
+
 #[test]
 fn openssl_meets_the_server_that_its_name_is_for() {
     let stage = Stage::new(|_| ());

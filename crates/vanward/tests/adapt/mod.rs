@@ -80,12 +80,12 @@ fn traefik_and_vanward_with_its_adapted_files_answer_alike() {
 
 fn alike(peer: Peer) {
     let Some(program) = installed(peer.program()) else { return };
-    let origin = origin::origin();
+    let origins = [origin::origin(), origin::second()];
     let unexplained: Vec<String> = std::thread::scope(|scope| {
         let runs: Vec<_> = peer
             .samples()
             .iter()
-            .map(|sample| scope.spawn(|| beside(peer, &program, sample, origin)))
+            .map(|sample| scope.spawn(|| beside(peer, &program, sample, origins)))
             .collect();
         runs.into_iter().flat_map(|run| run.join().expect("a sample runs")).collect()
     });
@@ -94,7 +94,7 @@ fn alike(peer: Peer) {
 }
 
 /// Returns the differences of one sample that have no reason.
-fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<String> {
+fn beside(peer: Peer, program: &Path, sample: &str, [origin, second]: [SocketAddr; 2]) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mine, theirs) = (free_address(), free_address());
     site(folder.path());
@@ -115,6 +115,7 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
         text.replace("@LISTEN@", &listen.to_string())
             .replace("@IP@", &place(listen).ip().to_string())
             .replace("@PORT@", &place(listen).port().to_string())
+            .replace("@SECOND_PORT@", &second.port().to_string())
             .replace("@ORIGIN_IP@", &origin.ip().to_string())
             .replace("@ORIGIN_PORT@", &origin.port().to_string())
             .replace("@ORIGIN@", &origin.to_string())

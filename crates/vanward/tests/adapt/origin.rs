@@ -1,6 +1,7 @@
 //! An origin whose pages echo the request: target, the fields that configurations send, and the body.
 //!
-//! `/missing` is 404, an upgrade is 101 with a few bytes, and `/named/FILE` names a file in X-Accel-Redirect.
+//! `/missing` is 404, an upgrade is 101 with a few bytes, and `/named/FILE` names a file in X-Accel-Redirect. A second
+//! origin has `/missing`, and says in each page that it is the second.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,17 +15,26 @@ const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\
 
 /// Starts the origin, which ends with the process.
 pub(crate) fn origin() -> SocketAddr {
+    start(false)
+}
+
+/// Starts a second origin, as [`origin`] does.
+pub(crate) fn second() -> SocketAddr {
+    start(true)
+}
+
+fn start(is_second: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
     std::thread::spawn(move || {
         for stream in listener.incoming().filter_map(Result::ok) {
-            std::thread::spawn(move || serve(stream));
+            std::thread::spawn(move || serve(stream, is_second));
         }
     });
     address
 }
 
-fn serve(mut stream: TcpStream) -> Option<()> {
+fn serve(mut stream: TcpStream, is_second: bool) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut line = String::new();
@@ -56,8 +66,10 @@ fn serve(mut stream: TcpStream) -> Option<()> {
         }
         let body = if is_chunked { chunks(&mut reader)? } else { bytes(&mut reader, length)? };
         told.sort_unstable();
-        let page = format!("{target}\n{}\n{body}\n", told.join("\n"));
-        let status = if target.starts_with("/missing") { "404 Not Found" } else { "200 OK" };
+        let mark = if is_second { "second\n" } else { "" };
+        let page = format!("{mark}{target}\n{}\n{body}\n", told.join("\n"));
+        let is_missing = target.starts_with("/missing") && !is_second;
+        let status = if is_missing { "404 Not Found" } else { "200 OK" };
         let sent = if method == "HEAD" { "" } else { page.as_str() };
         let length = page.len();
         let named = target.strip_prefix("/named").map(|file| format!("X-Accel-Redirect: {file}\r\n"));

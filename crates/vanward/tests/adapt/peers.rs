@@ -120,6 +120,8 @@ impl Peer {
                 "08-cache.vcl",
                 "09-devices-apart.vcl",
                 "10-keys.vcl",
+                "11-restarts.vcl",
+                "12-stored-restarts.vcl",
             ],
             Self::Squid => {
                 &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf", "04-rules.conf"]

@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::route::{Concurrency, RateKey, RateKeyPart};
+use ::route::{Alone, Concurrency, RateKey, RateKeyPart};
 use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
+use crate::option::keys::ALONE;
 use crate::option::kind::{At, Located, Maybe, Name};
 use crate::option::later_condition::LaterCondition;
 use crate::option::pairs::OneOrMany;
@@ -28,8 +29,17 @@ pub struct ConcurrencyLimit {
     pub wait: Duration,
     /// The condition under which requests count; `None` means all.
     pub when: Option<Arc<Expression>>,
+    /// Whether instances count together, and what happens while they cannot.
+    pub shared: Option<Alone>,
     /// Routes with the same zone count together.
     pub zone: Option<Box<str>>,
+}
+
+impl ConcurrencyLimit {
+    /// Returns the settings that limits of one zone have in common. Instances that share a zone know one maximum.
+    pub fn zone_terms(&self) -> (&RateKey, Option<Alone>, Option<NonZeroU32>) {
+        (&self.key, self.shared, self.shared.map(|_| self.limit.max))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -38,6 +48,7 @@ pub(crate) struct ConcurrencyWritten {
     pub(crate) by: Vec<Option<RateKeyPart>>,
     pub(crate) queue: u32,
     pub(crate) wait: Option<Located<Duration>>,
+    pub(crate) shared: Option<Located<Alone>>,
     pub(crate) when: Option<Located<Arc<Expression>>>,
     pub(crate) zone: Option<Located<String>>,
 }
@@ -45,7 +56,7 @@ pub(crate) struct ConcurrencyWritten {
 impl Default for ConcurrencyWritten {
     fn default() -> Self {
         let client = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
-        Self { max: None, by: vec![Some(client)], queue: 0, wait: None, when: None, zone: None }
+        Self { max: None, by: vec![Some(client)], queue: 0, wait: None, shared: None, when: None, zone: None }
     }
 }
 
@@ -80,6 +91,15 @@ pub(crate) const CONCURRENCY: Inline<ConcurrencyWritten> = Inline {
                 "How long a request may wait in the `queue`; then 429. Default: `\"1s\"`.",
             ),
             key!(
+                "shared",
+                Maybe(At(ALONE)),
+                ConcurrencyWritten.shared,
+                "Counts the requests of all instances together, through `[redis]`. The value says what \
+                 happens while Redis does not answer: `\"open\"` admits all requests, `\"local\"` gives each \
+                 instance its share of `max`, `\"closed\"` rejects all. Default: each instance counts its \
+                 own. See [several instances](fleet.md#shared-limits-on-requests-under-way).",
+            ),
+            key!(
                 "when",
                 Maybe(LaterCondition(ExchangeStage::Authenticated)),
                 ConcurrencyWritten.when,
@@ -90,7 +110,7 @@ pub(crate) const CONCURRENCY: Inline<ConcurrencyWritten> = Inline {
                 Maybe(At(Name { expected: "a name for the zone" })),
                 ConcurrencyWritten.zone,
                 "Routes whose limits have the same zone and `by` count together. `max`, `queue`, `wait` and `when` \
-                 may differ. Default: each route counts separately.",
+                 may differ, but not `shared`, and with it not `max`. Default: each route counts separately.",
             ),
         ],
     },
@@ -101,7 +121,7 @@ pub(crate) fn concurrency(
     Element { value: written, at, .. }: &Element<ConcurrencyWritten>,
     reader: &mut Reader<'_>,
 ) -> Option<ConcurrencyLimit> {
-    let ConcurrencyWritten { max, by, queue, wait, when, zone } = written;
+    let ConcurrencyWritten { max, by, queue, wait, shared, when, zone } = written;
     if by.is_empty() {
         let what =
             "by is empty: say what requests are counted by, or \"route\" for all of the route together";
@@ -117,6 +137,7 @@ pub(crate) fn concurrency(
         limit: Concurrency { max: (*max)?, waiting_max: *queue },
         key: RateKey(by.iter().flatten().cloned().collect()),
         wait: wait.as_ref().map_or(WAIT, |wait| wait.value),
+        shared: shared.as_ref().map(|shared| shared.value),
         when: when.as_ref().map(|when| Arc::clone(&when.value)),
         zone: zone.as_ref().map(|zone| zone.value.as_str().into()),
     })

@@ -8,7 +8,8 @@ use ::route::{Alone, Rate, RateError, RateKey, RateKeyPart};
 use expression::{ExchangeStage, Expression};
 
 use crate::document::reader::Reader;
-use crate::option::kind::{At, Located, Maybe, Name, Switch, Word};
+use crate::option::keys::ALONE;
+use crate::option::kind::{At, Located, Maybe, Name, Switch};
 use crate::option::later_condition::{LaterCondition, check_stage};
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, NonZero, Unit};
@@ -79,9 +80,7 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
             ),
             key!(
                 "shared",
-                Maybe(At(Word {
-                    words: &[("open", Alone::Open), ("local", Alone::Local), ("closed", Alone::Closed)],
-                })),
+                Maybe(At(ALONE)),
                 RateLimitWritten.shared,
                 "Counts the requests of all instances together, through `[redis]`. The value says what \
                  happens while Redis does not answer: `\"open\"` admits all requests, `\"local\"` gives each \

@@ -10,7 +10,7 @@ use ::route::{
 };
 
 use cache::{ACCEL_EXPIRES, TargetedField};
-use expression::{ExchangeStage, ValueType};
+use expression::{ExchangeStage, FactFamily, ValueType};
 use mistake::nearest;
 
 use crate::document::reader::{Reader, Span, refuse};
@@ -731,7 +731,7 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
 }
 
 /// Warns of `$user`, and of values that ask for the user, in a route without `auth`, `jwt` or `web_bot_auth`, where there is
-/// none.
+/// none. Warns of values that ask for claims in a route without `jwt`.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let is_nobody = is_nobody(written);
     let edits = [
@@ -747,6 +747,16 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
             let what = format!("{option}: {what}, since the route does not authenticate clients");
             let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
+        }
+        let mut values = edits.values();
+        let claim = values.find(|value| value.asks_for_family(FactFamily::JwtClaims));
+        if let (false, None, Some(element), Some(value)) = (is_nobody, &policies.jwt, written.first(), claim)
+        {
+            let value = value.as_str();
+            let what = format!(
+                "{option}: {value} asks for a claim, which is always absent here, since the route has no jwt"
+            );
+            reader.warn(reader.mistake(&element.at, what));
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use config::{Config, RateLimit, Redis};
-use route::{RateKey, RateLimiter, SharedIdentity};
+use route::{RateLimiter, SharedIdentity};
 
-use crate::shared::concurrency::ConcurrencyLimiter;
+use crate::shared::concurrency::{ConcurrencyLimiter, SharedConcurrency};
 use crate::shared::secret::secret;
 
 pub(crate) struct Limit {
@@ -22,9 +22,26 @@ pub(crate) struct Limit {
 }
 
 /// A limit on requests under way.
+#[derive(Clone)]
 pub(crate) struct ConcurrencyLimit {
     pub(crate) settings: config::ConcurrencyLimit,
     pub(crate) limiter: ConcurrencyLimiter,
+    /// Its identity among instances, if they share it.
+    identity: Option<SharedIdentity>,
+}
+
+impl ConcurrencyLimit {
+    /// Returns the limit as instances share it, if they do.
+    pub(super) fn shared(&self) -> Option<SharedConcurrency> {
+        let SharedIdentity { id, .. } = self.identity?;
+        Some(SharedConcurrency { id, limiter: self.limiter.clone() })
+    }
+
+    /// Whether the counts are valid for other settings, such as another maximum.
+    fn counts_like(&self, other: &config::ConcurrencyLimit, identity: Option<SharedIdentity>) -> bool {
+        let config::ConcurrencyLimit { key, shared, .. } = &self.settings;
+        (key, shared, self.identity) == (&other.key, &other.shared, identity)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -65,25 +82,21 @@ fn told(settings: &RateLimit, names: &mut Vec<String>) -> Box<[u8]> {
 }
 
 /// Returns a limit's identity among instances: equal settings on routes of the same name, or of one zone, count together.
-fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity {
+fn identity(redis: &Redis, route: &str, zone: Option<&str>, described: &str) -> SharedIdentity {
     let secret = redis.secret.as_ref().map_or(redis.name.as_bytes(), |secret| &secret.bytes);
-    let RateLimit { rate, key, .. } = settings;
-    let place = match &settings.zone {
+    let place = match zone {
         // No name of a route has a line break.
         Some(zone) => format!("\n{zone}"),
         None => route.to_owned(),
     };
-    SharedIdentity::from_secret(
-        secret,
-        &format!("{place}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()),
-    )
+    SharedIdentity::from_secret(secret, &format!("{place}\n{described}"))
 }
 
 /// The limits of zones, which several routes count in: those of the previous plan, and of the routes that are compiled.
 #[derive(Default)]
 pub(super) struct LimitZones {
     rates: HashMap<Box<str>, ZoneRate>,
-    concurrency: HashMap<Box<str>, (RateKey, ConcurrencyLimiter)>,
+    concurrency: HashMap<Box<str>, ConcurrencyLimit>,
 }
 
 struct ZoneRate {
@@ -104,10 +117,9 @@ impl LimitZones {
                 });
             }
         }
-        for ConcurrencyLimit { settings, limiter } in concurrency {
-            if let Some(zone) = &settings.zone {
-                let zone = self.concurrency.entry(zone.clone());
-                zone.or_insert_with(|| (settings.key.clone(), limiter.clone()));
+        for limit in concurrency {
+            if let Some(zone) = &limit.settings.zone {
+                self.concurrency.entry(zone.clone()).or_insert_with(|| limit.clone());
             }
         }
     }
@@ -139,12 +151,20 @@ impl LimitZones {
     }
 
     /// Returns the limiter of a zone of limits on requests under way, as [`rate`](Self::rate) does.
-    fn concurrency(&mut self, zone: &str, key: &RateKey) -> ConcurrencyLimiter {
-        if let Some((_, limiter)) = self.concurrency.get(zone).filter(|(known, _)| known == key) {
-            return limiter.clone();
+    fn concurrency(
+        &mut self,
+        zone: &str,
+        settings: &config::ConcurrencyLimit,
+        identity: Option<SharedIdentity>,
+        new: impl FnOnce() -> ConcurrencyLimiter,
+    ) -> ConcurrencyLimiter {
+        if let Some(known) = self.concurrency.get(zone).filter(|known| known.counts_like(settings, identity))
+        {
+            return known.limiter.clone();
         }
-        let limiter = ConcurrencyLimiter::new();
-        self.concurrency.insert(zone.into(), (key.clone(), limiter.clone()));
+        let added = ConcurrencyLimit { settings: settings.clone(), limiter: new(), identity };
+        let limiter = added.limiter.clone();
+        self.concurrency.insert(zone.into(), added);
         limiter
     }
 }
@@ -161,7 +181,11 @@ pub(super) fn rates(
     let mut before: Vec<&Limit> = before.iter().filter(|limit| limit.settings.zone.is_none()).collect();
     let limit = |settings: &RateLimit| {
         let shared = settings.shared.zip(config.redis.as_ref());
-        let identity = shared.map(|(_, redis)| identity(redis, route, settings));
+        let identity = shared.map(|(_, redis)| {
+            let RateLimit { rate, key, .. } = settings;
+            let described = format!("{:?} {} {key:?}", rate.requests_per(), rate.burst());
+            identity(redis, route, settings.zone.as_deref(), &described)
+        });
         let new = || {
             let RateLimit { rate, key, keys_max, .. } = settings.clone();
             Arc::new(match shared.zip(identity) {
@@ -194,22 +218,39 @@ pub(super) fn rates(
 /// Returns the limits on requests under way of a route. Those that count by the same key as one that it had `before`
 /// keep its counts, also with another maximum.
 pub(super) fn concurrency(
-    settings: &[config::ConcurrencyLimit],
+    config: &Config,
+    route: &str,
+    all: &[config::ConcurrencyLimit],
     before: &[ConcurrencyLimit],
     zones: &mut LimitZones,
 ) -> Box<[ConcurrencyLimit]> {
     let mut before: Vec<&ConcurrencyLimit> =
         before.iter().filter(|limit| limit.settings.zone.is_none()).collect();
-    let limit = |settings: &config::ConcurrencyLimit| {
+    let limit = |(index, settings): (usize, &config::ConcurrencyLimit)| {
+        let shared = settings.shared.zip(config.redis.as_ref());
+        let identity = shared.map(|(_, redis)| {
+            // Equal limits of a route, for example with different conditions, count separately.
+            let is_alike = |earlier: &&config::ConcurrencyLimit| {
+                (&earlier.key, &earlier.zone, &settings.zone) == (&settings.key, &None, &None)
+            };
+            let number = all[..index].iter().filter(is_alike).count();
+            let described = format!("under way {number} {:?}", settings.key);
+            identity(redis, route, settings.zone.as_deref(), &described)
+        });
+        let new = || match shared.zip(identity) {
+            Some(((alone, redis), SharedIdentity { secret, .. })) => {
+                ConcurrencyLimiter::shared(secret, alone, redis.instances)
+            }
+            None => ConcurrencyLimiter::new(),
+        };
         let limiter = match &settings.zone {
-            Some(zone) => zones.concurrency(zone, &settings.key),
+            Some(zone) => zones.concurrency(zone, settings, identity, new),
             None => {
-                let place = before.iter().position(|limit| limit.settings.key == settings.key);
-                let kept = place.map(|place| before.remove(place).limiter.clone());
-                kept.unwrap_or_else(ConcurrencyLimiter::new)
+                let place = before.iter().position(|limit| limit.counts_like(settings, identity));
+                place.map_or_else(new, |place| before.remove(place).limiter.clone())
             }
         };
-        ConcurrencyLimit { settings: settings.clone(), limiter }
+        ConcurrencyLimit { settings: settings.clone(), limiter, identity }
     };
-    settings.iter().map(limit).collect()
+    all.iter().enumerate().map(limit).collect()
 }

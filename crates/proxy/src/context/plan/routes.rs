@@ -367,6 +367,10 @@ impl PlanRoute {
         self.policies.iter().flat_map(|policies| &policies.limits)
     }
 
+    pub(super) fn concurrency_limits(&self) -> impl Iterator<Item = &ConcurrencyLimit> {
+        self.policies.iter().flat_map(|policies| &policies.concurrency)
+    }
+
     /// The channel of authentication decisions about its requests, if they are shared.
     pub(super) fn shared_decisions(&self) -> Option<&Arc<Elsewhere>> {
         let authentication = self.policies.as_ref()?.authentication.as_ref()?;
@@ -515,6 +519,8 @@ impl RoutePolicies {
                 &mut kept.zones,
             ),
             concurrency: request_limits::concurrency(
+                config,
+                &route.name,
                 &settings.concurrency,
                 kept.concurrency.get(route.name.as_str()).copied().unwrap_or_default(),
                 &mut kept.zones,

@@ -29,11 +29,11 @@ fn the_queue_is_in_order_and_bounded() {
     let ConcurrencyEntry::Waits(d) = enter(key, "d") else { panic!("there is no room") };
     assert_eq!(enter(key, "e"), ConcurrencyEntry::Full);
     assert_eq!(enter(other, "f"), ConcurrencyEntry::UnderWay, "another key");
-    assert_eq!(limiter.leave(key, c), None, "its place is free again");
+    assert_eq!(limiter.leave(key, c, || false), None, "its place is free again");
     let ConcurrencyEntry::Waits(e) = enter(key, "e") else { panic!("there is no room") };
     assert_eq!(limiter.exit(key), Some("d"));
-    assert_eq!(limiter.leave(key, d), Some("e"), "its turn had come, so the next one gets it");
-    assert_eq!(limiter.leave(key, e), None);
+    assert_eq!(limiter.leave(key, d, || false), Some("e"), "its turn had come, so the next one gets it");
+    assert_eq!(limiter.leave(key, e, || false), None);
     assert_eq!([limiter.exit(key), limiter.exit(other)], [None; 2]);
     assert_eq!(keys_in_use(&limiter), 0);
 }
@@ -164,7 +164,7 @@ proptest! {
                         .collect();
                     let Some(&(key, place)) = all.get(which % all.len().max(1)) else { continue };
                     let (_, ticket, _) = model.waiting.entry(key).or_default().remove(place);
-                    prop_assert_eq!(limiter.leave(at(key), ticket), model.call_next(key));
+                    prop_assert_eq!(limiter.leave(at(key), ticket, || false), model.call_next(key));
                 }
             }
         }
@@ -199,7 +199,7 @@ fn the_limit_holds_over_threads() {
                 (ConcurrencyEntry::UnderWay, _) => {}
                 (ConcurrencyEntry::Waits(ticket), Some(turn)) => {
                     if (round * 7 + thread).is_multiple_of(5) {
-                        notify(limiter.leave(key, ticket));
+                        notify(limiter.leave(key, ticket, || false));
                         continue;
                     }
                     turn.recv().expect("its turn comes");
