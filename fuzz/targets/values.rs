@@ -2,18 +2,24 @@
 //!
 //! The input up to the first zero byte is the expression of the value. The lines after it are path, query, host, and
 //! then fields of the request: eight bytes of name, and the value. The fields are the entries of a map, too, whose key is
-//! the host.
+//! the host. A value of a later stage sees a hostile exchange as well: the host is the user and the server, the lines are
+//! the head of the response.
 
 #![no_main]
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use expression::{ExchangeStage, Expression, ExpressionLimits, Map, Schema, Value, ValueMemory, ValueType};
+use expression::{
+    EvaluationScratch, ExchangeStage, Expression, ExpressionLimits, ExpressionTrace, Map, Schema, Value,
+    ValueMemory, ValueType,
+};
 use libfuzzer_sys::fuzz_target;
 use route::{
-    ActiveEdits, ContentSyntax, HeaderEdit, HeaderEdits, HostRewrite, MapLookup, NamedValues, PathRewrite,
-    Present, Redirect, RedirectStatus, RequestFacts, RouteTemplate, TemplateStage, TemplateUse, TlsFacts,
-    VariableValues, has_dot_segments,
+    ActiveEdits, ContentSyntax, HeaderEdit, HeaderEdits, HostRewrite, LaterFacts, MapLookup, NamedValues,
+    PathRewrite, Present, Redirect, RedirectStatus, RequestConditions, RequestFacts, RequestParts,
+    RequestSource, ResponseFacts, RouteTemplate, TemplateStage, TemplateUse, TlsFacts, VariableValues,
+    has_dot_segments,
 };
 
 type Fields<'a> = [(&'a [u8], &'a [u8])];
@@ -23,9 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (text, rest) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     let Ok(text) = std::str::from_utf8(text) else { return };
     let map = Map { number: 0, keys: ValueType::Text, values: Some(ValueType::Text) };
-    let schema = Schema::new(ExchangeStage::Request).with_map("map.all", map);
+    let schema = Schema::new(ExchangeStage::Response).with_map("map.all", map);
     let limits = ExpressionLimits::default();
     let Ok(expression) = Expression::new(text, &schema, &limits) else { return };
+    let is_early = expression.stage() <= ExchangeStage::Request;
     let mut values = NamedValues::default();
     values.add("v", &Arc::new(expression));
     let entry = Expression::new("map.all[request.host]", &schema, &limits).expect("is valid");
@@ -52,15 +59,56 @@ fuzz_target!(|bytes: &[u8]| {
         maps: &Entries(&fields),
         memory: Some(&memory),
     };
+    let name = String::from_utf8_lossy(host);
+    let response = ResponseFacts { status: 200, head: rest, size: None, time: Some(Duration::from_millis(1)) };
+    let later = LaterFacts {
+        user: &name,
+        claims: None,
+        upstream: "app",
+        server: &name,
+        response: Some(response),
+        cache_status: "miss",
+    };
+    let exchange = Exchange { facts: &facts, later };
+    let parts = RequestParts { conditions: &exchange, ..facts.parts(0, path) };
+    let late = VariableValues::from_request(parts, "https");
+    let used = Used { variable: "${v}", values: &values, stage: TemplateStage::Response };
+    fields_end_nowhere(used, &late);
+    url_keeps_its_parts(used, &late);
+    content_stays_text(used, &late);
+    if !is_early {
+        return;
+    }
     let request = VariableValues::from_request(facts.parts(0, path), "https");
     for variable in ["${v}", "${map.m}"] {
-        let used = Used { variable, values: &values };
+        let used = Used { variable, values: &values, stage: TemplateStage::Route };
         fields_end_nowhere(used, &request);
-        urls_keep_their_parts(used, &request);
+        url_keeps_its_parts(used, &request);
+        redirects_and_hosts_stay_valid(used, &request);
         paths_stay_below(used, &request);
         content_stays_text(used, &request);
     }
 });
+
+/// A request, and what is known of its exchange.
+struct Exchange<'a> {
+    facts: &'a RequestFacts<'a, Fields<'a>>,
+    later: LaterFacts<'a>,
+}
+
+impl RequestConditions for Exchange<'_> {
+    fn hold(&self, condition: &Expression, path: &[u8]) -> bool {
+        self.facts.hold_later(condition, path, &self.later, &mut EvaluationScratch::new())
+    }
+
+    fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
+        self.facts.explain_with(condition, path)
+    }
+
+    fn value(&self, value: &Expression, path: &[u8], then: &mut dyn FnMut(&[u8])) {
+        self.facts.value_later(value, path, &self.later, &mut EvaluationScratch::new(), then);
+    }
+}
 
 /// A map with the fields of the request as entries, whatever bytes they have.
 struct Entries<'a>(&'a [(&'a [u8], &'a [u8])]);
@@ -77,6 +125,8 @@ impl MapLookup for Entries<'_> {
 struct Used<'a> {
     variable: &'a str,
     values: &'a NamedValues,
+    /// The stage at which it is filled in.
+    stage: TemplateStage,
 }
 
 impl Used<'_> {
@@ -91,7 +141,7 @@ fn filled(
     used: Used<'_>,
     request: &VariableValues<'_, Fields<'_>>,
 ) -> Vec<u8> {
-    let template = RouteTemplate::new(&used.text(text), place, TemplateStage::Route, used.values);
+    let template = RouteTemplate::new(&used.text(text), place, used.stage, used.values);
     let template = template.expect("the value is known");
     let mut out = Vec::new();
     template.fill(request, &mut out);
@@ -107,7 +157,7 @@ fn fields_end_nowhere(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) 
     assert!(is_clean(&filled("a ${v} b", TemplateUse::FieldValue, used, request)));
     let (set, added) = (used.text("${v}"), used.text("<${v}>"));
     let edits = [HeaderEdit::Set("A", &set), HeaderEdit::Add("B", &added)];
-    let edits = HeaderEdits::new(edits, TemplateStage::Forward, used.values).expect("the value is known");
+    let edits = HeaderEdits::new(edits, used.stage.max(TemplateStage::Forward), used.values).expect("the value is known");
     let mut out = Vec::new();
     edits.write(request, Present::default(), ActiveEdits::FIRST, &mut out);
     for line in out.split_inclusive(|&byte| byte == b'\n') {
@@ -117,7 +167,7 @@ fn fields_end_nowhere(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) 
 }
 
 /// RFC 3986 §3: the value stays in the part of the URL in which it is written.
-fn urls_keep_their_parts(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
+fn url_keeps_its_parts(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
     let url = filled("https://${v}.example/a/${v}/z?q=${v}&r=1#${v}", TemplateUse::Location, used, request);
     assert!(url.iter().all(u8::is_ascii_graphic));
     let url = std::str::from_utf8(&url).expect("is ASCII").strip_prefix("https://").expect("as written");
@@ -128,6 +178,10 @@ fn urls_keep_their_parts(used: Used<'_>, request: &VariableValues<'_, Fields<'_>
     let (query, fragment) = rest.split_once('#').expect("as written");
     assert!(query.starts_with("q=") && query.ends_with("&r=1") && query.matches('&').count() == 1, "{query}");
     assert!(!fragment.contains('#'), "{fragment}");
+}
+
+/// RFC 9110 §10.2.2, §7.2.
+fn redirects_and_hosts_stay_valid(used: Used<'_>, request: &VariableValues<'_, Fields<'_>>) {
     let redirect = Redirect::new(RedirectStatus::Found, &used.text("/${v}"), None, used.values)
         .expect("the value is known");
     let mut location = Vec::new();
