@@ -7,6 +7,7 @@ use crate::OldProxy;
 use crate::request::ProofRequest;
 
 pub(super) const OWN: &str = "the proxies' own responses";
+const UPGRADES: &str = "upgrades need no option";
 
 /// Fields that Vanward always sends to servers.
 const OWN_SERVER_FIELDS: [&str; 6] = [
@@ -76,7 +77,7 @@ pub(super) fn of_place(
         {
             "only scripts that exist run"
         }
-        () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
+        () if request.is_upgrade() && our == 101 && their != 101 => UPGRADES,
         () if is_own && path.starts_with("/.") && is_read_only(our) => {
             "names that begin with a dot are never sent as files"
         }
@@ -144,6 +145,7 @@ pub(super) fn of_server_field(
         {
             "applications get no upgrades"
         }
+        "upgrade" if request.is_upgrade() && theirs.is_empty() => UPGRADES,
         "server_software" | "remote_port" => "parameters of the proxy and the connection",
         _ => return None,
     })
