@@ -188,6 +188,11 @@ impl ProofRequest {
         if let Some(network) = &self.network {
             let _ = write!(line, "  # from a client in {network}");
         }
+        match self.row {
+            RequestRow::Alone => {}
+            RequestRow::InARow => line += "  # many in a row",
+            RequestRow::AtOnce => line += "  # several at the same time",
+        }
         if self.behaviour != OriginBehaviour::Page {
             let _ = write!(line, "  # the server answers: {}", self.behaviour.word());
         }
@@ -267,5 +272,28 @@ pub(crate) mod tests {
             "curl -i --path-as-is -X PUT -H 'Cookie: a=b; c=d' --data-binary \"$(head -c 1000 /dev/zero | tr '\\0' x)\" \
              https://a.example.com:8443/x  # from a client in 10.0.0.0/8  # the server answers: missing"
         );
+    }
+
+    #[test]
+    fn command_lines_name_the_version_of_http_and_what_goes_with_the_request() {
+        let both = OldDoor { has_http2: true, ..door(443, true) };
+        let request = get("a", "/");
+        assert_eq!(request.curl(&both), "curl -i --path-as-is --http1.1 https://a/");
+        let http2 = ProofRequest { is_http2: true, row: RequestRow::AtOnce, ..request.clone() };
+        assert_eq!(http2.curl(&both), "curl -i --path-as-is --http2 https://a/  # several at the same time");
+        let upgrade = request.upgraded();
+        assert!(upgrade.is_upgrade());
+        let line = upgrade.curl(&door(80, false));
+        assert!(
+            line.starts_with("curl -i --path-as-is -N -H 'Connection: Upgrade' -H 'Upgrade: websocket'"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn what_is_stored_is_apart_for_each_request() {
+        let request = ProofRequest { share: Some(3), follows: true, ..get("a", "/") };
+        let head = String::from_utf8(request.bytes(&door(80, false))).expect("it is text");
+        assert!(head.contains("\r\nX-Vanward-Share: 3\r\n"), "{head}");
     }
 }

@@ -1,7 +1,7 @@
 //! Messages at the end of the proxy: spans that no collector accepted.
 
 /// The program as a process.
-#[allow(dead_code, reason = "it takes little of it")]
+#[cfg_attr(feature = "lab", allow(dead_code, reason = "it takes little of it"))]
 mod process;
 
 use std::net::TcpListener;

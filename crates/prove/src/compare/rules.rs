@@ -10,6 +10,7 @@ use crate::old::OldConfiguration;
 use crate::request::ProofRequest;
 
 pub(super) const OWN: &str = "the proxies' own responses";
+const UPGRADES: &str = "upgrades need no option";
 
 /// Fields that Vanward always sends to servers.
 const OWN_SERVER_FIELDS: [&str; 11] = [
@@ -89,7 +90,7 @@ pub(super) fn of_place(
         {
             "only scripts that exist run"
         }
-        () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
+        () if request.is_upgrade() && our == 101 && their != 101 => UPGRADES,
         () if their == 0
             && theirs.answer.trouble.contains("closed")
             && is_own
@@ -337,6 +338,7 @@ pub(super) fn of_server_field(
         {
             "applications get no upgrades"
         }
+        "upgrade" if request.is_upgrade() && theirs.is_empty() => UPGRADES,
         "server_software" | "remote_port" => "parameters of the proxy and the connection",
         _ => return None,
     })
