@@ -76,7 +76,9 @@ pub(super) fn of_place(
     let is_read_only = |status: u16| [404, 405].contains(&status);
     let is_part = |status: u16| [200, 206, 416].contains(&status);
     Some(match () {
-        () if our == 400 && has(&["..", "/./", ";", "%2e", "%2f", "%5c", "%00", "\\"]) => {
+        () if our == 400
+            && (path.ends_with("/.") || has(&["..", "/./", ";", "%2e", "%2f", "%5c", "%00", "\\"])) =>
+        {
             "paths that servers may read as others get 400"
         }
         () if their == 400 && has(&["..", "%2e%2e", "%00"]) => {
@@ -241,7 +243,9 @@ pub(super) fn of_old_field(
         "expires" | "cache-control" if values.ours.is_empty() && is_own && status < 400 => {
             "redirects that add a slash have no lifetime"
         }
-        "location" if merged(values.theirs) == merged(values.ours) => "repeated slashes in redirects",
+        "location" if merged(values.theirs) == merged(values.ours) => {
+            "repeated slashes and escapes in redirects"
+        }
         "content-type"
             if is_own && !ours.answer.body.is_empty() && theirs.answer.body == ours.answer.body =>
         {
@@ -254,7 +258,27 @@ pub(super) fn of_old_field(
     })
 }
 
-/// URLs without repeated slashes in their paths.
+/// A text with its escapes decoded.
+fn decoded(text: &str) -> String {
+    let mut made = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| *byte == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(letter) => {
+                made.push(letter);
+                rest = &behind[2..];
+            }
+            None => {
+                made.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&made).into_owned()
+}
+
+/// URLs without repeated slashes and escapes in their paths.
 fn merged(locations: &[String]) -> Vec<String> {
     let merge = |location: &String| {
         let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
@@ -262,7 +286,7 @@ fn merged(locations: &[String]) -> Vec<String> {
         while path.contains("//") {
             path = path.replace("//", "/");
         }
-        format!("{scheme}{path}")
+        format!("{scheme}{}", decoded(&path))
     };
     locations.iter().map(merge).collect()
 }
@@ -308,7 +332,10 @@ pub(super) fn of_server_field(
         name if OWN_SERVER_FIELDS.contains(&name) && sent => {
             "Forwarded and X-Forwarded-… of clients are dropped, except from trusted_proxies"
         }
-        "host" if theirs.iter().zip(ours).all(|(their, our)| their.eq_ignore_ascii_case(our)) => {
+        "host" | "x-forwarded-host"
+            if theirs.len() == ours.len()
+                && theirs.iter().zip(ours).all(|(their, our)| their.eq_ignore_ascii_case(our)) =>
+        {
             "the case of Host"
         }
         "accept-encoding" if ours.is_empty() && (!sent || theirs == ["gzip"]) => {
@@ -337,7 +364,18 @@ pub(super) fn of_server_field(
         {
             "applications get no upgrades"
         }
-        "server_software" | "remote_port" => "parameters of the proxy and the connection",
+        "server_software" | "remote_port" | "server_name" if !ours.is_empty() => {
+            "parameters of the proxy and the connection"
+        }
+        "document_uri" | "script_name" | "script_filename" | "path_info"
+            if request.path().contains(".php") =>
+        {
+            "scripts with a path behind them"
+        }
+        name if OF_CGI.contains(&name) || name == "https" => match (theirs, ours) {
+            ([their], [our]) if their.split(", ").all(|part| part == our) => "parameters that are repeated",
+            _ => return None,
+        },
         _ => return None,
     })
 }

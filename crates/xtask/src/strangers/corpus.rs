@@ -184,11 +184,7 @@ fn prove(corpus: &Corpus, program: &Path, chosen: &[&CorpusFile]) -> Result<(), 
 }
 
 /// Judges files in the order of the list.
-pub(super) fn judged(
-    corpus: &Corpus,
-    program: &Path,
-    chosen: &[&CorpusFile],
-) -> Result<Vec<Judged>, String> {
+pub(super) fn judged(corpus: &Corpus, program: &Path, chosen: &[&CorpusFile]) -> Result<Vec<Judged>, String> {
     let scratch = Scratch::new("corpus")?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
