@@ -70,11 +70,6 @@ pub(super) fn of_place(
     let path = request.path().to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
     let (their, our) = (theirs.answer.status, ours.answer.status);
-    let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
-    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
-    let sent = |name: &str| request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-    let is_read_only = |status: u16| [404, 405].contains(&status);
-    let is_part = |status: u16| [200, 206, 416].contains(&status);
     Some(match () {
         () if our == 400
             && (path.ends_with("/.") || has(&["..", "/./", ";", "%2e", "%2f", "%5c", "%00", "\\"])) =>
@@ -92,56 +87,80 @@ pub(super) fn of_place(
             "only scripts that exist run"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => "upgrades need no option",
-        () if their == 0
-            && theirs.answer.trouble.contains("closed")
-            && is_own
-            && (400..500).contains(&our) =>
-        {
-            "refusals that close the connection become a status"
-        }
-        () if peer == OldProxy::Caddy
-            && is_own
-            && !is_read
-            && our == 405
-            && (is_part(their) || their == 404) =>
-        {
-            "files are only read, also those that are not there"
-        }
-        () if request.method == "PURGE" && is_own && their >= 400 && our >= 400 => {
-            "refused purges have another status"
-        }
         () if peer == OldProxy::Varnish && request.host != request.host.to_ascii_lowercase() => {
             "the case of hosts has no meaning"
         }
         () if peer == OldProxy::Haproxy && request.host.ends_with('.') => {
             "hosts are compared without a dot at their end"
         }
-        () if is_own && path.contains("/.") && is_read_only(our) => {
-            "names that begin with a dot are never sent as files"
-        }
-        () if is_own && !is_read && (is_read_only(their) || their == 403) && our == 405 => {
-            "files are only read, also those that are not there"
-        }
-        () if is_own && !is_read && is_read_only(their) && is_read_only(our) => {
-            "files are only read, also those that are not there"
-        }
         () if peer != OldProxy::Nginx && has(&["//", "%"]) => {
             "paths are compared with escapes decoded and repeated slashes merged"
         }
         () if peer == OldProxy::Caddy && path != request.path() => "the case of paths counts",
+        () if theirs.seen.is_empty() && ours.seen.is_empty() => {
+            return of_own(peer, request, theirs, ours)
+                .or_else(|| of_conditions(peer, request, theirs, ours));
+        }
+        () => return of_conditions(peer, request, theirs, ours),
+    })
+}
+
+/// The rule for requests that reach no server.
+fn of_own(
+    peer: OldProxy,
+    request: &ProofRequest,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let (their, our) = (theirs.answer.status, ours.answer.status);
+    let path = request.path().to_ascii_lowercase();
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    let is_read_only = |status: u16| [404, 405].contains(&status);
+    let is_part = |status: u16| [200, 206, 416].contains(&status);
+    Some(match () {
+        () if their == 0 && theirs.answer.trouble.contains("closed") && (400..500).contains(&our) => {
+            "refusals that close the connection become a status"
+        }
+        () if peer == OldProxy::Caddy && !is_read && our == 405 && (is_part(their) || their == 404) => {
+            "files are only read, also those that are not there"
+        }
+        () if request.method == "PURGE" && their >= 400 && our >= 400 => "refused purges have another status",
+        () if path.contains("/.") && is_read_only(our) => {
+            "names that begin with a dot are never sent as files"
+        }
+        () if !is_read && (is_read_only(their) || their == 403) && our == 405 => {
+            "files are only read, also those that are not there"
+        }
+        () if !is_read && is_read_only(their) && is_read_only(our) => {
+            "files are only read, also those that are not there"
+        }
         () if peer == OldProxy::Caddy
             && matches!((their, our), (0 | 200, 404))
-            && is_own
             && theirs.answer.body.is_empty() =>
         {
             "unknown hosts get 404"
         }
+        () => return None,
+    })
+}
+
+/// The rule for requests of ranges, and with conditions.
+fn of_conditions(
+    peer: OldProxy,
+    request: &ProofRequest,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let (their, our) = (theirs.answer.status, ours.answer.status);
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    let sent = |name: &str| request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    let is_part = |status: u16| [200, 206, 416].contains(&status);
+    Some(match () {
         () if sent("range") && is_part(their) && is_part(our) => "ranges of stored responses",
         () if sent("if-modified-since") && (their, our) == (200, 304) => {
             "If-Modified-Since with a later date is enough"
         }
-        () if their == 500
-            && our != 500
+        () if matches!(their, 304 | 500)
             && theirs.seen.len() == 1
             && ours.seen.len() == 2
             && sent("if-none-match") =>
@@ -222,6 +241,16 @@ pub(super) fn of_old_field(
             "header applies to every response"
         }
         "etag" if of_gzip(values.theirs) == values.ours => "ETag of compressed responses",
+        "location" if is_of_host(values.theirs, ours) => {
+            "Location is mapped back where the host is rewritten"
+        }
+        _ if old.peer == OldProxy::Varnish
+            && values.ours.is_empty()
+            && values.theirs.iter().all(|value| CACHE_STATUSES.contains(&value.as_str())) =>
+        {
+            "Cache-Status in place of fields about hits"
+        }
+        "retry-after" if old.peer == OldProxy::Varnish && is_own && values.theirs == ["5"] => OWN,
         _ if old.peer != OldProxy::Nginx => return None,
         _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
             "add_header applies to every response"
@@ -250,9 +279,6 @@ pub(super) fn of_old_field(
             if is_own && !ours.answer.body.is_empty() && theirs.answer.body == ours.answer.body =>
         {
             "the type of a returned text does not depend on the path"
-        }
-        "location" if is_of_host(values.theirs, ours) => {
-            "Location is mapped back where the host is rewritten"
         }
         _ => return None,
     })
@@ -385,8 +411,8 @@ pub(super) fn of_target(peer: OldProxy, request: &ProofRequest, is_asked: bool) 
     if is_asked {
         return Some("servers that authenticate get the query in X-Forwarded-Uri");
     }
-    if peer == OldProxy::Varnish && request.path().contains("//") {
-        return Some("repeated slashes are merged where a path is rewritten");
+    if peer != OldProxy::Nginx && ["//", "%"].iter().any(|part| request.path().contains(part)) {
+        return Some("paths are compared with escapes decoded and repeated slashes merged");
     }
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));

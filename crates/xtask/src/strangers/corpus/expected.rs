@@ -11,10 +11,10 @@ use serde_json::Value;
 /// The expectations, by names such as `nginx/wordpress`.
 pub(super) struct CorpusExpectations(BTreeMap<String, CorpusExpectation>);
 
-/// What is expected of one file.
+/// The expectation of one file.
 #[derive(Default)]
 pub(super) struct CorpusExpectation {
-    /// What differs, as the report says it, and the start of the directive whose remark names it.
+    /// Each difference, as the report says it, with the start of the directive whose remark names it.
     differs: BTreeMap<String, String>,
     /// Starts of statements that the requests do not test.
     untested: Vec<String>,
@@ -101,7 +101,7 @@ pub(in super::super) enum CorpusVerdict {
 /// A file with its verdict.
 pub(in super::super) struct Judged {
     pub(in super::super) verdict: CorpusVerdict,
-    /// How the report is not as expected; empty if it is.
+    /// Deviations from the expectation.
     pub(in super::super) unmet: Vec<String>,
     /// Differences, each in a line.
     shown: Vec<String>,
@@ -228,7 +228,8 @@ mod tests {
         let needless = named.replace("sub_filter", "gzip");
         let untested = "[nginx.a]\nuntested = [\"fastcgi_pass\"]\nwhy = \"so\"";
         let known = "[nginx.a]\nknown = \"so\"";
-        let cases: [(&[(&str, bool)], &[&str], &str, CorpusVerdict, usize); 13] = [
+        type Case<'c> = (&'c [(&'c str, bool)], &'c [&'c str], &'c str, CorpusVerdict, usize);
+        let cases: [Case<'_>; 13] = [
             (&[], &[], "", CorpusVerdict::Equal, 0),
             (&[(body, false)], &[], "", CorpusVerdict::Differs, 1),
             (&[(body, false)], &[], &named, CorpusVerdict::Named, 0),
