@@ -209,7 +209,7 @@ const WITH_FIELDS: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308
 /// Values of `$upstream_cache_status`.
 const CACHE_STATUSES: [&str; 7] = ["MISS", "HIT", "BYPASS", "EXPIRED", "STALE", "UPDATING", "REVALIDATED"];
 
-/// The rule by which a field of a response may differ, because of a statement of nginx.
+/// The rule by which a field of a response may differ, because of a statement of the old configuration.
 pub(super) fn of_old_field(
     old: &OldConfiguration,
     request: &ProofRequest,
@@ -219,10 +219,6 @@ pub(super) fn of_old_field(
 ) -> Option<&'static str> {
     let status = theirs.answer.status;
     let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
-    let adds = |statement: &Statement| {
-        statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
-    };
-    let has_charset = |statement: &Statement| statement.name == "charset";
     let sticks = |statement: &Statement| {
         statement.name == "cookie" || statement.name == "lb_policy" && statement.word(0) == "cookie"
     };
@@ -251,7 +247,25 @@ pub(super) fn of_old_field(
             "Cache-Status in place of fields about hits"
         }
         "retry-after" if old.peer == OldProxy::Varnish && is_own && values.theirs == ["5"] => OWN,
-        _ if old.peer != OldProxy::Nginx => return None,
+        _ if old.peer == OldProxy::Nginx => return of_nginx_field(old, values, theirs, ours),
+        _ => return None,
+    })
+}
+
+/// As [`of_old_field`], for nginx.
+fn of_nginx_field(
+    old: &OldConfiguration,
+    values: &FieldValues<'_>,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let status = theirs.answer.status;
+    let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
+    let adds = |statement: &Statement| {
+        statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
+    };
+    let has_charset = |statement: &Statement| statement.name == "charset";
+    Some(match values.name {
         _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
             "add_header applies to every response"
         }
