@@ -316,11 +316,26 @@ mod tests {
             ("^/a|^/b", false, Ok(".*(?:^/a|^/b).*")),
             (r"^/a\$", false, Ok(r"/a\$.*")),
             ("^/a.*", false, Ok("/a.*")),
-            ("^/(?!x)", false, Err("expressions have no look-ahead or look-behind here")),
+            ("^/(?=x)", false, Err("expressions have no look-ahead or look-behind here")),
+            ("^/(?!x)y", false, Err("expressions have no look-ahead or look-behind here")),
+            ("^/(?!ab)", false, Ok("/(?:$|[^a]|a(?:$|[^b])).*")),
         ];
         for (nginx, ignores_case, here) in cases {
             assert_eq!(expression(nginx, ignores_case).as_deref().map_err(String::as_str), here, "{nginx}");
         }
+    }
+
+    #[test]
+    fn a_text_that_may_not_follow_is_written_without_looking_ahead() {
+        let written = expression(r"/\.(?!well-known).*", false).expect("an expression");
+        let pattern = regex::Regex::new(&format!("^(?:{written})$")).expect("an expression");
+        for path in ["/.git", "/.", "/.well", "/.well-know", "/.well-Known/x", "/a/.x/b", "/.well-known/.x"] {
+            assert!(pattern.is_match(path), "{path}");
+        }
+        for path in ["/", "/a.b", "/.well-known", "/.well-known/acme"] {
+            assert!(!pattern.is_match(path), "{path}");
+        }
+        assert_eq!(without_assertions(r"^/(?!a(b|c))x(?<=y)z"), "^/xz");
     }
 
     #[test]

@@ -411,7 +411,8 @@ fn without_share(value: &mut String) -> &str {
 fn is_own_page(answer: &ProofAnswer) -> bool {
     let text = String::from_utf8_lossy(&answer.body);
     let is_page = OWN_PAGES.iter().any(|part| text.contains(part));
-    is_page || answer.status >= 300 && answer.body.is_empty()
+    let is_coded = answer.field("content-encoding").is_some();
+    is_page || answer.status >= 300 && answer.body.is_empty() || answer.status >= 400 && is_coded
 }
 
 /// A URL on the requested host becomes a path. The case of hosts and an empty query have no meaning.

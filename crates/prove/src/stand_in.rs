@@ -233,6 +233,11 @@ pub fn files(
                 let folder = place.trim_end_matches('/');
                 for path in &inside {
                     add(format!("{folder}{path}"), &format!("file {path}\n"));
+                    // A folder without an index would be refused.
+                    if let Some((within, _)) = path.rsplit_once('/').filter(|(within, _)| !within.is_empty())
+                    {
+                        add(format!("{folder}{within}/index.html"), &format!("file {within}/index.html\n"));
+                    }
                 }
             }
             OldFileKind::Page | OldFileKind::Certificate | OldFileKind::Key | OldFileKind::Patterns => {}

@@ -41,7 +41,7 @@ impl<'s> CaddyAdapter<'s> {
             let Some((url, protocol)) = url(&word, has_tls) else {
                 self.sheet.refuse(
                     directive.number,
-                    &format!("{word} is not the address of a server"),
+                    &format!("{} is not the address of a server", crate::environment::written(&word)),
                     "name the server in `servers`",
                 );
                 continue;

@@ -510,7 +510,7 @@ impl<'s> HaproxyAdapter<'s> {
                     pairs.push(("secure".to_owned(), true.into()));
                 }
                 made.set("sticky", DraftValue::Table(pairs), from(line));
-                let why = "the cookie is signed, and has another value: sessions start again";
+                let why = "the cookie is signed, and has another value: sessions start again; responses are not marked as private";
                 self.sheet.differs(line.number, why, "");
             } else {
                 let name = format!("origin-cookie:{}", line.word(1));

@@ -31,7 +31,9 @@ fn of_class(text: String, class: &BackendClass) -> String {
     let Some((before, default)) = text.rsplit_once("?? \"") else { return text };
     let Some(default) = default.strip_suffix('"') else { return text };
     match class.names.first() {
-        Some(first) if !class.names.iter().any(|name| name == default) => format!("{before}?? \"{first}\""),
+        Some(first) if !default.is_empty() && !class.names.iter().any(|name| name == default) => {
+            format!("{before}?? \"{first}\"")
+        }
         _ => text,
     }
 }

@@ -14,6 +14,9 @@ use crate::values as written;
 pub(super) const OF_SUCCESSES: &str = "response_headers of successes";
 pub(super) const SUCCESSES: &str = "response.status in [200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
 
+/// Directives that remove fields of servers.
+const HIDING: [&str; 2] = ["proxy_hide_header", "fastcgi_hide_header"];
+
 /// Fields that Vanward writes itself.
 const OWN_FIELDS: [&str; 4] = ["Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive"];
 
@@ -324,11 +327,7 @@ impl<'s> NginxAdapter<'s> {
     /// Translates `add_header` and `proxy_hide_header`.
     pub(super) fn response_headers(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let is_server = entry.has_server();
-        let hidden: Vec<_> = if is_server {
-            ["proxy_hide_header", "fastcgi_hide_header"].iter().flat_map(|name| scope.all(name)).collect()
-        } else {
-            Vec::new()
-        };
+        let hidden: Vec<_> = HIDING.iter().filter(|_| is_server).flat_map(|name| scope.all(name)).collect();
         let mut named: Vec<String> = Vec::new();
         for add in scope.all("add_header") {
             let (name, text) = (add.word(0), add.word(1));

@@ -180,6 +180,15 @@ impl<'s> NginxAdapter<'s> {
                 match code.as_str() {
                     "200" | "301" | "any" if time > 0 => {
                         entry.options.extend("cache", ("default_ttl", lifetime.as_str().into()), from(valid));
+                        if code == "200" {
+                            let why = "responses such as 404 and 410 are stored for this time, too";
+                            self.note(
+                                valid,
+                                RemarkKind::Differs,
+                                why,
+                                "name them in `status_ttl` of `cache`",
+                            );
+                        }
                         if code == "any" {
                             let why = "responses such as 302, 401 and 500 are stored only if the server gives a lifetime";
                             self.note(

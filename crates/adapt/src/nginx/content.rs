@@ -45,6 +45,10 @@ impl<'s> NginxAdapter<'s> {
             // Only other locations lead there: for clients it does not exist.
             let status = DraftValue::Table(vec![("status".to_owned(), 404.into())]);
             entry.options.set("respond", status, from(internal));
+            if scope.all("error_page").iter().any(|page| page.words.iter().any(|word| word == "404")) {
+                let why = "clients that ask for it get 404 without the page of `error_page`";
+                self.note(internal, RemarkKind::Differs, why, "");
+            }
             return false;
         }
         if let Some(answer) = scope.here("return") {

@@ -244,7 +244,7 @@ impl<'s> NginxAdapter<'s> {
                 slashed.filter(|bare| !bare.is_empty() && !exact.iter().any(|path| path == bare))
             {
                 let mut slash = with_slash(bare, location.block);
-                self.response_headers(&scope.within(&[]), &mut slash);
+                self.response_headers(&location.scope, &mut slash);
                 others.push(slash);
             }
             match location.matching {

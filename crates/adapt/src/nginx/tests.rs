@@ -150,6 +150,39 @@ fn directives_become_options() {
 }
 
 #[test]
+fn what_servers_and_clients_get_is_written_where_it_is_possible() {
+    let server = |inside: &str| format!("server {{ listen 80; server_name a.example b.example; {inside} }}");
+    let cases = [
+        ("return 301 https://$server_name$request_uri;", "https://a.example$path_and_query"),
+        ("return 301 https://$http_host$request_uri;", "https://$host$path_and_query"),
+        ("rewrite ^(.*) https://$host$1 permanent;", "https://$host$path"),
+        (
+            "location / { proxy_pass http://s:1; proxy_set_header X-Forwarded-Port $server_port; }",
+            "X-Forwarded-Port = \"$port\"",
+        ),
+        ("location / { proxy_pass http://s:1; expires 1h; }", "[{ when = 'response.status in [200"),
+        (
+            "root /srv; try_files $uri/index.html $uri @app; location @app { proxy_pass http://s:1; }",
+            "else = { upstream = \"s-1\" }",
+        ),
+        (
+            "location ^~ /m/ { alias /srv/m/; } location ~ x { return 404; }",
+            "rewrite = { pattern = \"/m/(.*)\", path = \"/$1\" }",
+        ),
+        ("location /m/ { root /srv; location ~ \\.xml$ { deny all; } }", "startsWith(\"/m/\")"),
+        ("location ~ /\\.(?!x).* { deny all; }", "(?:$|[^x])"),
+        ("location ~ ^/a(?=b) { deny all; }", "respond = { status = 501"),
+    ];
+    for (inside, option) in cases {
+        let toml = checked(&server(inside)).toml;
+        assert!(toml.contains(option), "{inside}\n{toml}");
+    }
+    let toml =
+        checked(&server("location / { proxy_pass http://s:1; proxy_set_header Content-Length \"\"; }")).toml;
+    assert!(!toml.contains("Content-Length"), "{toml}");
+}
+
+#[test]
 fn urls_and_cookies_of_servers_are_mapped_as_nginx_does() {
     let absolute = "location = \"absolute\"";
     let kept = "cookies = { path = false }";

@@ -697,7 +697,7 @@ impl<'s> NginxAdapter<'s> {
         let mut origins = from(question);
         origins.extend(from(pass));
         entry.options.set("forward_auth", DraftValue::Table(pairs), origins);
-        let why = "any response other than 2xx is forwarded to the client";
+        let why = "any response other than 2xx is forwarded to the client, and the server gets Host and fields of the client";
         self.note(question, RemarkKind::Differs, why, "");
     }
 }

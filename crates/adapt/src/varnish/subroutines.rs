@@ -671,6 +671,7 @@ impl<'s> VarnishAdapter<'s> {
         let wanted = status.to_string();
         let mut location = None;
         let mut own = status;
+        let mut kind = "text/html; charset=utf-8".to_owned();
         let mut body = None;
         let mut origins = Vec::new();
         let sub: Vec<&'s Statement> = self.subs.get("vcl_synth").cloned().unwrap_or_default();
@@ -701,6 +702,9 @@ impl<'s> VarnishAdapter<'s> {
                                 self.sheet.refuse(*number, "the target is not understood", instead);
                             }
                         }
+                        ("set", ["resp.http.Content-Type" | "resp.http.content-type", "=", text]) => {
+                            kind = (*text).to_owned();
+                        }
                         ("set", ["resp.status", "=", code]) => own = code.parse().unwrap_or(status),
                         ("synthetic", [_, text, _]) => body = Some((*text).to_owned()),
                         _ => {}
@@ -720,7 +724,7 @@ impl<'s> VarnishAdapter<'s> {
                 options.set("redirect", DraftValue::Table(pairs.into()), origins);
             }
             _ => {
-                let body = body.as_deref().map(|text| (text, "text/html; charset=utf-8"));
+                let body = body.as_deref().map(|text| (text, kind.as_str()));
                 options.set("respond", rules::answer(own.clamp(200, 599), body), origins);
             }
         }

@@ -71,13 +71,10 @@ pub(super) fn of_place(
     let path = request.path().to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
     let (their, our) = (theirs.answer.status, ours.answer.status);
-    let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
-    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
-    let sent = |name: &str| request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-    let is_read_only = |status: u16| [404, 405].contains(&status);
-    let is_part = |status: u16| [200, 206, 416].contains(&status);
     Some(match () {
-        () if our == 400 && has(&["..", "/./", ";", "%2e", "%2f", "%5c", "%00", "\\"]) => {
+        () if our == 400
+            && (path.ends_with("/.") || has(&["..", "/./", ";", "%2e", "%2f", "%5c", "%00", "\\"])) =>
+        {
             "paths that servers may read as others get 400"
         }
         () if their == 400 && has(&["..", "%2e%2e", "%00"]) => {
@@ -91,56 +88,80 @@ pub(super) fn of_place(
             "only scripts that exist run"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => UPGRADES,
-        () if their == 0
-            && theirs.answer.trouble.contains("closed")
-            && is_own
-            && (400..500).contains(&our) =>
-        {
-            "refusals that close the connection become a status"
-        }
-        () if peer == OldProxy::Caddy
-            && is_own
-            && !is_read
-            && our == 405
-            && (is_part(their) || their == 404) =>
-        {
-            "files are only read, also those that are not there"
-        }
-        () if request.method == "PURGE" && is_own && their >= 400 && our >= 400 => {
-            "refused purges have another status"
-        }
         () if peer == OldProxy::Varnish && request.host != request.host.to_ascii_lowercase() => {
             "the case of hosts has no meaning"
         }
         () if peer == OldProxy::Haproxy && request.host.ends_with('.') => {
             "hosts are compared without a dot at their end"
         }
-        () if is_own && path.contains("/.") && is_read_only(our) => {
-            "names that begin with a dot are never sent as files"
-        }
-        () if is_own && !is_read && (is_read_only(their) || their == 403) && our == 405 => {
-            "files are only read, also those that are not there"
-        }
-        () if is_own && !is_read && is_read_only(their) && is_read_only(our) => {
-            "files are only read, also those that are not there"
-        }
         () if peer != OldProxy::Nginx && has(&["//", "%"]) => {
             "paths are compared with escapes decoded and repeated slashes merged"
         }
         () if peer == OldProxy::Caddy && path != request.path() => "the case of paths counts",
+        () if theirs.seen.is_empty() && ours.seen.is_empty() => {
+            return of_own(peer, request, theirs, ours)
+                .or_else(|| of_conditions(peer, request, theirs, ours));
+        }
+        () => return of_conditions(peer, request, theirs, ours),
+    })
+}
+
+/// The rule for requests that reach no server.
+fn of_own(
+    peer: OldProxy,
+    request: &ProofRequest,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let (their, our) = (theirs.answer.status, ours.answer.status);
+    let path = request.path().to_ascii_lowercase();
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    let is_read_only = |status: u16| [404, 405].contains(&status);
+    let is_part = |status: u16| [200, 206, 416].contains(&status);
+    Some(match () {
+        () if their == 0 && theirs.answer.trouble.contains("closed") && (400..500).contains(&our) => {
+            "refusals that close the connection become a status"
+        }
+        () if peer == OldProxy::Caddy && !is_read && our == 405 && (is_part(their) || their == 404) => {
+            "files are only read, also those that are not there"
+        }
+        () if request.method == "PURGE" && their >= 400 && our >= 400 => "refused purges have another status",
+        () if path.contains("/.") && is_read_only(our) => {
+            "names that begin with a dot are never sent as files"
+        }
+        () if !is_read && (is_read_only(their) || their == 403) && our == 405 => {
+            "files are only read, also those that are not there"
+        }
+        () if !is_read && is_read_only(their) && is_read_only(our) => {
+            "files are only read, also those that are not there"
+        }
         () if peer == OldProxy::Caddy
             && matches!((their, our), (0 | 200, 404))
-            && is_own
             && theirs.answer.body.is_empty() =>
         {
             "unknown hosts get 404"
         }
+        () => return None,
+    })
+}
+
+/// The rule for requests of ranges, and with conditions.
+fn of_conditions(
+    peer: OldProxy,
+    request: &ProofRequest,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let (their, our) = (theirs.answer.status, ours.answer.status);
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    let sent = |name: &str| request.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    let is_part = |status: u16| [200, 206, 416].contains(&status);
+    Some(match () {
         () if sent("range") && is_part(their) && is_part(our) => "ranges of stored responses",
         () if sent("if-modified-since") && (their, our) == (200, 304) => {
             "If-Modified-Since with a later date is enough"
         }
-        () if their == 500
-            && our != 500
+        () if matches!(their, 304 | 500)
             && theirs.seen.len() == 1
             && ours.seen.len() == 2
             && sent("if-none-match") =>
@@ -189,7 +210,7 @@ const WITH_FIELDS: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308
 /// Values of `$upstream_cache_status`.
 const CACHE_STATUSES: [&str; 7] = ["MISS", "HIT", "BYPASS", "EXPIRED", "STALE", "UPDATING", "REVALIDATED"];
 
-/// The rule by which a field of a response may differ, because of a statement of nginx.
+/// The rule by which a field of a response may differ, because of a statement of the old configuration.
 pub(super) fn of_old_field(
     old: &OldConfiguration,
     request: &ProofRequest,
@@ -199,10 +220,6 @@ pub(super) fn of_old_field(
 ) -> Option<&'static str> {
     let status = theirs.answer.status;
     let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
-    let adds = |statement: &Statement| {
-        statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
-    };
-    let has_charset = |statement: &Statement| statement.name == "charset";
     let sticks = |statement: &Statement| {
         statement.name == "cookie" || statement.name == "lb_policy" && statement.word(0) == "cookie"
     };
@@ -221,7 +238,35 @@ pub(super) fn of_old_field(
             "header applies to every response"
         }
         "etag" if of_gzip(values.theirs) == values.ours => "ETag of compressed responses",
-        _ if old.peer != OldProxy::Nginx => return None,
+        "location" if is_of_host(values.theirs, ours) => {
+            "Location is mapped back where the host is rewritten"
+        }
+        _ if old.peer == OldProxy::Varnish
+            && values.ours.is_empty()
+            && values.theirs.iter().all(|value| CACHE_STATUSES.contains(&value.as_str())) =>
+        {
+            "Cache-Status in place of fields about hits"
+        }
+        "retry-after" if old.peer == OldProxy::Varnish && is_own && values.theirs == ["5"] => OWN,
+        _ if old.peer == OldProxy::Nginx => return of_nginx_field(old, values, theirs, ours),
+        _ => return None,
+    })
+}
+
+/// As [`of_old_field`], for nginx.
+fn of_nginx_field(
+    old: &OldConfiguration,
+    values: &FieldValues<'_>,
+    theirs: &OutcomeSide,
+    ours: &OutcomeSide,
+) -> Option<&'static str> {
+    let status = theirs.answer.status;
+    let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
+    let adds = |statement: &Statement| {
+        statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
+    };
+    let has_charset = |statement: &Statement| statement.name == "charset";
+    Some(match values.name {
         _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
             "add_header applies to every response"
         }
@@ -242,20 +287,39 @@ pub(super) fn of_old_field(
         "expires" | "cache-control" if values.ours.is_empty() && is_own && status < 400 => {
             "redirects that add a slash have no lifetime"
         }
-        "location" if merged(values.theirs) == merged(values.ours) => "repeated slashes in redirects",
+        "location" if merged(values.theirs) == merged(values.ours) => {
+            "repeated slashes and escapes in redirects"
+        }
         "content-type"
             if is_own && !ours.answer.body.is_empty() && theirs.answer.body == ours.answer.body =>
         {
             "the type of a returned text does not depend on the path"
         }
-        "location" if is_of_host(values.theirs, ours) => {
-            "Location is mapped back where the host is rewritten"
-        }
         _ => return None,
     })
 }
 
-/// URLs without repeated slashes in their paths.
+/// A text with its escapes decoded.
+fn decoded(text: &str) -> String {
+    let mut made = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| *byte == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(letter) => {
+                made.push(letter);
+                rest = &behind[2..];
+            }
+            None => {
+                made.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&made).into_owned()
+}
+
+/// URLs without repeated slashes and escapes in their paths.
 fn merged(locations: &[String]) -> Vec<String> {
     let merge = |location: &String| {
         let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
@@ -263,7 +327,7 @@ fn merged(locations: &[String]) -> Vec<String> {
         while path.contains("//") {
             path = path.replace("//", "/");
         }
-        format!("{scheme}{path}")
+        format!("{scheme}{}", decoded(&path))
     };
     locations.iter().map(merge).collect()
 }
@@ -309,7 +373,10 @@ pub(super) fn of_server_field(
         name if OWN_SERVER_FIELDS.contains(&name) && sent => {
             "Forwarded and X-Forwarded-… of clients are dropped, except from trusted_proxies"
         }
-        "host" if theirs.iter().zip(ours).all(|(their, our)| their.eq_ignore_ascii_case(our)) => {
+        "host" | "x-forwarded-host"
+            if theirs.len() == ours.len()
+                && theirs.iter().zip(ours).all(|(their, our)| their.eq_ignore_ascii_case(our)) =>
+        {
             "the case of Host"
         }
         "accept-encoding" if ours.is_empty() && (!sent || theirs == ["gzip"]) => {
@@ -339,7 +406,18 @@ pub(super) fn of_server_field(
             "applications get no upgrades"
         }
         "upgrade" if request.is_upgrade() && theirs.is_empty() => UPGRADES,
-        "server_software" | "remote_port" => "parameters of the proxy and the connection",
+        "server_software" | "remote_port" | "server_name" if !ours.is_empty() => {
+            "parameters of the proxy and the connection"
+        }
+        "document_uri" | "script_name" | "script_filename" | "path_info"
+            if request.path().contains(".php") =>
+        {
+            "scripts with a path behind them"
+        }
+        name if OF_CGI.contains(&name) || name == "https" => match (theirs, ours) {
+            ([their], [our]) if their.split(", ").all(|part| part == our) => "parameters that are repeated",
+            _ => return None,
+        },
         _ => return None,
     })
 }
@@ -349,8 +427,8 @@ pub(super) fn of_target(peer: OldProxy, request: &ProofRequest, is_asked: bool) 
     if is_asked {
         return Some("servers that authenticate get the query in X-Forwarded-Uri");
     }
-    if peer == OldProxy::Varnish && request.path().contains("//") {
-        return Some("repeated slashes are merged where a path is rewritten");
+    if peer != OldProxy::Nginx && ["//", "%"].iter().any(|part| request.path().contains(part)) {
+        return Some("paths are compared with escapes decoded and repeated slashes merged");
     }
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));

@@ -140,6 +140,30 @@ fn differences_without_a_meaning_are_counted_by_rule() {
         ),
         (
             "/",
+            outcome(302, "location: HTTP://EXAMPLE.com:4000/x?", "", &[]),
+            outcome(302, "location: /x", "", &[]),
+            vec![],
+        ),
+        (
+            "/",
+            outcome(302, "location: https://a.example//x/%61", "", &[]),
+            outcome(302, "location: https://a.example/x/a", "", &[]),
+            vec!["repeated slashes and escapes in redirects"],
+        ),
+        (
+            "/",
+            ProofOutcome {
+                answer: ProofAnswer {
+                    trouble: "the connection was closed".to_owned(),
+                    ..ProofAnswer::default()
+                },
+                seen: Vec::new(),
+            },
+            outcome(403, "", "", &[]),
+            vec!["refusals that close the connection become a status"],
+        ),
+        (
+            "/",
             outcome(200, "content-encoding: gzip\netag: W/a", "1", &[]),
             outcome(200, "content-encoding: gzip\netag: b", "2", &[]),
             vec!["ETag of compressed responses"],
@@ -163,5 +187,41 @@ fn a_304_of_varnish_is_excused_only_for_the_tag_of_the_request() {
         let mut comparer =
             Comparer { old: &old, theirs: &their_places, ours: &our_places, tolerated: BTreeMap::new() };
         assert_eq!(comparer.compare(&request, &theirs, &ours).is_empty(), is_excused, "{tag}");
+    }
+}
+
+#[test]
+fn a_rule_about_a_statement_needs_the_statement() {
+    let statement = |name: &str, word: &str| Statement {
+        file: "n.conf".to_owned(),
+        line: 1,
+        name: name.to_owned(),
+        words: vec![word.to_owned()],
+        block: None,
+    };
+    let rows = [
+        (
+            "add_header",
+            "X-A",
+            outcome(404, "", "a", &[(0, "/", "")]),
+            outcome(404, "x-a: b", "a", &[(0, "/", "")]),
+        ),
+        (
+            "charset",
+            "utf-8",
+            outcome(200, "content-type: text/html; charset=utf-8", "a", &[(0, "/", "")]),
+            outcome(200, "content-type: text/html", "a", &[(0, "/", "")]),
+        ),
+    ];
+    for (name, word, theirs, ours) in rows {
+        for has_statement in [true, false] {
+            let mut old = old();
+            old.statements.extend(has_statement.then(|| statement(name, word)));
+            let (their_places, our_places) = (stand_ins(3), stand_ins(4));
+            let mut comparer =
+                Comparer { old: &old, theirs: &their_places, ours: &our_places, tolerated: BTreeMap::new() };
+            let found = comparer.compare(&get("example.com", "/"), &theirs, &ours);
+            assert_eq!(found.is_empty(), has_statement, "{name}: {found:?}");
+        }
     }
 }

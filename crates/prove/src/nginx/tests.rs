@@ -101,8 +101,8 @@ fn addresses_servers_and_files_are_replaced_and_each_block_has_a_mark() {
     let old = old(SITE);
     let made = original(&old, &stand_ins(&old));
     for line in [
-        "server 127.0.0.9:5000;",
-        "server 127.0.0.9:5001 backup;",
+        "server 127.0.0.9:5000 max_fails=0;",
+        "server 127.0.0.9:5001 max_fails=0 backup;",
         "listen 127.0.0.9:4000 default_server;",
         "root /tmp/p/files/srv/nowhere;",
         "proxy_pass http://app;",
@@ -171,7 +171,7 @@ fn sockets_applications_concurrent_requests_and_http2_are_facts() {
     let made = original(&old, &stand_ins(&old)).text;
     for line in [
         "listen 127.0.0.9:4000 ssl http2;",
-        "server 127.0.0.9:5000;",
+        "server 127.0.0.9:5000 max_fails=0;",
         "fastcgi_pass php;",
         "fastcgi_pass 127.0.0.9:5002;",
         "proxy_pass http://127.0.0.9:5003/x;",

@@ -2,7 +2,7 @@
 //!
 //! `vanward adapt --prove` compares. This module runs it for each file, and judges its reports by `expected.toml`.
 
-/// What the corpus expects of files that are not plainly equal.
+/// Expectations of files that are not plainly equal.
 mod expected;
 /// Mistakes planted in `adapt`, which the corpus has to find.
 pub(super) mod planted;
@@ -23,7 +23,7 @@ use super::programs::{self, Needed};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
-use expected::{CorpusExpectations, Judged};
+use expected::{CorpusExpectation, CorpusExpectations, Judged};
 use table::Verdicts;
 
 const FOLDER: &str = "crates/adapt/corpus";
@@ -184,11 +184,7 @@ fn prove(corpus: &Corpus, program: &Path, chosen: &[&CorpusFile]) -> Result<(), 
 }
 
 /// Judges files in the order of the list.
-pub(super) fn judged(
-    corpus: &Corpus,
-    program: &Path,
-    chosen: &[&CorpusFile],
-) -> Result<Vec<Judged>, String> {
+pub(super) fn judged(corpus: &Corpus, program: &Path, chosen: &[&CorpusFile]) -> Result<Vec<Judged>, String> {
     let scratch = Scratch::new("corpus")?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
@@ -227,7 +223,7 @@ fn judge(corpus: &Corpus, program: &Path, file: &CorpusFile, output: &Path) -> J
         Err(why) => return Judged::without_report(why, expected),
     };
     // Remarks are needed only where they have to name a difference.
-    let translation = match expected.is_some_and(|expected| expected.needs_remarks()) {
+    let translation = match expected.is_some_and(CorpusExpectation::needs_remarks) {
         true => run(&[]),
         false => Ok(Value::Null),
     };

@@ -265,12 +265,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("examples", &[programs::GO, programs::PYTHON]) {
         examples_step(workspace, steps)?;
     }
-    if may_run("adapt", &[programs::PYTHON]) {
-        adapt_step(workspace, steps)?;
-    }
-    if may_run("corpus", &corpus::NEEDED) {
-        corpus_step(workspace, steps)?;
-    }
+    adapt_steps(workspace, steps)?;
     if may_run("deny", &[programs::PYTHON]) {
         deny_step(workspace, steps)?;
     }
@@ -279,6 +274,16 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
+    }
+    Ok(())
+}
+
+fn adapt_steps(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    if may_run("adapt", &[programs::PYTHON]) {
+        adapt_step(workspace, steps)?;
+    }
+    if may_run("corpus", &corpus::NEEDED) {
+        corpus_step(workspace, steps)?;
     }
     Ok(())
 }

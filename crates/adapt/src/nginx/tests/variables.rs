@@ -319,7 +319,7 @@ fn groups_and_files_are_refused_and_refusals_stay_closed() {
         ("if ($uri ~ ^/a/(.*)) { return 301 /b/$2; }", "else -> u", "$2 is no group of its expression"),
         ("if ($uri ~ ^/a/(.*)) { set $t $1; } add_header X-A $t;", "else -> u", "an `if` sets it"),
         ("if (-f /closed) { return 503; }", "else -> u", "the condition asks for files"),
-        ("if ($http_a ~ (?!x)) { return 404; }", "else -> 501", "it refuses requests"),
+        ("if ($http_a ~ (?=x)) { return 404; }", "else -> 501", "it refuses requests"),
         (
             "if ($arg_a) { return 200 x; } if ($geoip_x) { return 444; }",
             "else -> 501",

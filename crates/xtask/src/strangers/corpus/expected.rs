@@ -1,7 +1,7 @@
 //! `expected.toml` of the corpus: what differs or cannot be tested in a file, with the reason. Files that it does not
 //! name are equal.
 //!
-//! A difference is accepted only if a remark of `vanward adapt` names it, and never if it opens something.
+//! A difference is accepted if a remark of `vanward adapt` names it, and never if it opens something, unless it is known.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,15 +11,15 @@ use serde_json::Value;
 /// The expectations, by names such as `nginx/wordpress`.
 pub(super) struct CorpusExpectations(BTreeMap<String, CorpusExpectation>);
 
-/// What is expected of one file.
+/// The expectation of one file.
 #[derive(Default)]
 pub(super) struct CorpusExpectation {
-    /// What differs, as the report says it, and the start of the directive whose remark names it.
+    /// Each difference, as the report says it, with the start of the directive whose remark names it.
     differs: BTreeMap<String, String>,
     /// Starts of statements that the requests do not test.
     untested: Vec<String>,
-    /// Requests that Vanward admits and the original refuses, with the reason why they are known.
-    open: Option<String>,
+    /// Why a difference without such a remark is known: it is to be fixed.
+    known: Option<String>,
 }
 
 impl CorpusExpectations {
@@ -69,12 +69,12 @@ impl CorpusExpectation {
                     let list = value.as_array().ok_or("`untested` is a list")?;
                     read.untested = list.iter().filter_map(text).collect();
                 }
-                "open" => read.open = text(value),
+                "known" => read.known = text(value),
                 "why" => {}
                 other => return Err(format!("there is no option {other}")),
             }
         }
-        match options.contains_key("why") || options.contains_key("open") {
+        match options.contains_key("why") || options.contains_key("known") {
             true => Ok(read),
             false => Err("say `why`".to_owned()),
         }
@@ -101,7 +101,7 @@ pub(in super::super) enum CorpusVerdict {
 /// A file with its verdict.
 pub(in super::super) struct Judged {
     pub(in super::super) verdict: CorpusVerdict,
-    /// How the report is not as expected; empty if it is.
+    /// Deviations from the expectation.
     pub(in super::super) unmet: Vec<String>,
     /// Differences, each in a line.
     shown: Vec<String>,
@@ -149,10 +149,12 @@ impl Judged {
                 text(&cause["ours"]),
                 text(&cause["theirs"])
             ));
-            if is_open && expected.open.is_none() {
-                self.unmet.push("something is open".to_owned());
+            if expected.known.is_some() {
+                continue;
             }
-            if !is_open && remark.is_none() {
+            if is_open {
+                self.unmet.push("something is open".to_owned());
+            } else if remark.is_none() {
                 self.unmet.push(format!("no expected remark names that {what} differs"));
             }
         }
@@ -163,8 +165,8 @@ impl Judged {
         let has = |what: &str| causes.iter().any(|cause| text(&cause["differs"]) == what);
         let gone = expected.differs.keys().filter(|what| !has(what));
         self.unmet.extend(gone.map(|what| format!("{what} does not differ any more: remove it")));
-        if expected.open.is_some() && !causes.iter().any(|cause| cause["open"] == Value::Bool(true)) {
-            self.unmet.push("nothing is open any more: remove `open`".to_owned());
+        if expected.known.is_some() && self.verdict <= CorpusVerdict::Named {
+            self.unmet.push("nothing else differs any more: remove `known`".to_owned());
         }
     }
 
@@ -225,8 +227,9 @@ mod tests {
         let named = format!("[nginx.a]\ndiffers = {{ \"{body}\" = \"sub_filter\" }}\nwhy = \"so\"");
         let needless = named.replace("sub_filter", "gzip");
         let untested = "[nginx.a]\nuntested = [\"fastcgi_pass\"]\nwhy = \"so\"";
-        let open = "[nginx.a]\nopen = \"known\"";
-        let cases: [(&[(&str, bool)], &[&str], &str, CorpusVerdict, usize); 11] = [
+        let known = "[nginx.a]\nknown = \"so\"";
+        type Case<'c> = (&'c [(&'c str, bool)], &'c [&'c str], &'c str, CorpusVerdict, usize);
+        let cases: [Case<'_>; 13] = [
             (&[], &[], "", CorpusVerdict::Equal, 0),
             (&[(body, false)], &[], "", CorpusVerdict::Differs, 1),
             (&[(body, false)], &[], &named, CorpusVerdict::Named, 0),
@@ -234,7 +237,9 @@ mod tests {
             (&[("the status", false)], &[], &named, CorpusVerdict::Differs, 2),
             (&[], &[], &named, CorpusVerdict::Equal, 1),
             (&[(body, true)], &[], &named, CorpusVerdict::Open, 1),
-            (&[(body, true)], &[], open, CorpusVerdict::Open, 0),
+            (&[(body, true)], &[], known, CorpusVerdict::Open, 0),
+            (&[(body, false)], &[], known, CorpusVerdict::Differs, 0),
+            (&[], &[], known, CorpusVerdict::Equal, 1),
             (&[], &["fastcgi_pass php"], untested, CorpusVerdict::Untested, 0),
             (&[], &["location /x"], untested, CorpusVerdict::Untested, 2),
             (&[], &[], untested, CorpusVerdict::Equal, 1),

@@ -46,8 +46,7 @@ pub(in super::super) fn check(workspace: &Workspace, names: &[String]) -> Result
 fn read(path: &Path) -> Result<Vec<PlantedMistake>, String> {
     let failed = |why: String| format!("{}: {why}", path.display());
     let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let document: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| failed(error.to_string()))?;
+    let document: toml::Table = text.parse().map_err(|error: toml::de::Error| failed(error.to_string()))?;
     let mut all = Vec::new();
     for (name, options) in document {
         let of = |option: &str| {
@@ -95,7 +94,8 @@ impl WorkspaceCopy {
     /// Plants a mistake, and returns how the corpus finds it.
     fn plant(&self, workspace: &Workspace, mistake: &PlantedMistake) -> Result<Option<String>, String> {
         let PlantedMistake { name, file, old, new, found_by } = mistake;
-        let text = fs::read_to_string(workspace.root.join(file)).map_err(|error| format!("{file}: {error}"))?;
+        let text =
+            fs::read_to_string(workspace.root.join(file)).map_err(|error| format!("{file}: {error}"))?;
         if text.matches(old.as_str()).count() != 1 {
             return Err(format!("{name}: {file} does not have the text once; write it as it is now"));
         }
