@@ -160,7 +160,7 @@ fn add_values(route: &mut config::Route) {
     let limit = Concurrency { max: NonZeroU32::MIN, waiting_max: 0 };
     let key = RateKey(vec![RateKeyPart::Host]);
     route.policies.concurrency =
-        [ConcurrencyLimit { limit, key, wait: Duration::ZERO, when: None, zone: None }].into();
+        [ConcurrencyLimit { limit, key, wait: Duration::ZERO, shared: None, when: None, zone: None }].into();
 }
 
 /// Counts the allocations of the whole process during the requests of one client, after a warm-up.
