@@ -209,7 +209,8 @@ fn a_server_that_does_not_answer_in_time_has_failed() {
 #[test]
 fn a_server_that_waits_for_the_client_or_has_little_time_has_not_failed() {
     let free = "[[route]]\npath = \"/free\"\nupstream = \"app\"";
-    let upload = "[[route]]\npath = \"/up\"\nupstream = \"app\"\ntimeouts = { request = \"300ms\" }";
+    // Long enough for a machine that pauses to ask the server.
+    let upload = "[[route]]\npath = \"/up\"\nupstream = \"app\"\ntimeouts = { request = \"3s\" }";
     let scene = with_circuit(&format!("{upload}\n{free}"), "");
     let mut client = scene.client1();
     client.sends("POST /up HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
