@@ -522,7 +522,7 @@ fn a_server_that_falls_silent_is_in_the_figures_and_makes_the_run_invalid() {
         (of(10, &Arrival::Closed), 60),
         (of(200, &arrival), 80),
         (of(10, &arrival), 80),
-        (LoadPlan { timeout_seconds: 0.2, ..of(100, &arrival) }, 80),
+        (LoadPlan { timeout_seconds: 0.6, ..of(100, &arrival) }, 80),
     ] {
         let told = run(&plan);
         let latency = &told.latency;

@@ -243,7 +243,9 @@ fn add(hosts: &mut Hosts<Paths>, rule: &RouteRule, route: usize) {
             paths.exact.entry(hash_on(0, &path), &path, Vec::new)
         }
         PathRule::Prefix(prefix) => paths.prefixes.entry(prefix, Vec::new),
-        PathRule::TextPrefix(text) => paths.text_prefixes.entry(canonical_text(text), Vec::new),
+        PathRule::TextPrefix(text) => {
+            paths.text_prefixes.get_or_insert_default().entry(canonical_text(text), Vec::new)
+        }
         PathRule::Pattern(pattern) => paths.patterns.entry(pattern, Vec::new),
     };
     candidates.push(Candidate { route, conditions: Conditions::from_rule(rule) });
@@ -255,7 +257,8 @@ struct Paths {
     exact: TextMap<Vec<Candidate>>,
     patterns: Patterns<Vec<Candidate>>,
     prefixes: Prefixes<Vec<Candidate>>,
-    text_prefixes: TextPrefixes<Vec<Candidate>>,
+    /// Few hosts have any.
+    text_prefixes: Option<Box<TextPrefixes<Vec<Candidate>>>>,
 }
 
 /// A possible route for a host and a path.
@@ -270,9 +273,8 @@ impl Paths {
     fn link(&mut self) {
         self.patterns.link();
         self.prefixes.link();
-        self.text_prefixes.link();
         let all = self.exact.values_mut().chain(self.patterns.values_mut()).chain(self.prefixes.values_mut());
-        let all = all.chain(self.text_prefixes.values_mut());
+        let all = all.chain(self.text_prefixes.iter_mut().flat_map(|texts| texts.values_mut()));
         for candidates in all {
             // Candidates behind one without conditions are never reached.
             let reached = candidates.iter().position(|candidate| candidate.conditions.is_none());
@@ -299,19 +301,20 @@ impl Paths {
         {
             return Some(route);
         }
-        if self.text_prefixes.is_empty() {
-            return self.prefixes.above(path).find_map(|(_, candidates)| take(candidates));
+        match &self.text_prefixes {
+            None => self.prefixes.above(path).find_map(|(_, candidates)| take(candidates)),
+            Some(texts) => self.of_both_prefixes(path, texts, take),
         }
-        self.of_both_prefixes(path, take)
     }
 
     /// Goes through the prefixes of segments and of text, longest first.
     fn of_both_prefixes(
         &self,
         path: &[u8],
+        texts: &TextPrefixes<Vec<Candidate>>,
         take: impl Fn(&Vec<Candidate>) -> Option<usize>,
     ) -> Option<usize> {
-        let mut texts = self.text_prefixes.above(path).peekable();
+        let mut texts = texts.above(path).peekable();
         for (len, candidates) in self.prefixes.above(path) {
             while let Some((_, longer)) = texts.next_if(|(text_len, _)| *text_len > len) {
                 if let Some(route) = take(longer) {
@@ -328,7 +331,7 @@ impl Paths {
     fn is_everything_or_nothing(&self) -> bool {
         self.exact.is_empty()
             && self.patterns.is_empty()
-            && self.text_prefixes.is_empty()
+            && self.text_prefixes.is_none()
             && self.prefixes.is_everything_or_nothing()
     }
 }

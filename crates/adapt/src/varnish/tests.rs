@@ -229,7 +229,7 @@ fn repeated_requests_become_another_upstream() {
         + "sub vcl_deliver { if (resp.status == 404 && req.restarts == 0 && req.url ~ \"^/x\") { \
            set req.backend_hint = b; return (restart); } }\n";
     let expected =
-        ["path = \"/x\"; upstream = \"a\"; on_status = { 404 = { upstream = \"b\" } }", "upstream = \"a\""];
+        ["path = \"/x*\"; upstream = \"a\"; on_status = { 404 = { upstream = \"b\" } }", "upstream = \"a\""];
     assert_eq!(routes(&checked(&text)), expected);
 }
 

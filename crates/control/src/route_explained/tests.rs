@@ -229,7 +229,9 @@ fn as_json() {
 
 #[test]
 fn values_of_later_stages_say_when_they_are_known() {
-    let file = FILE.replace("[upstream.app]", r#"[[route]]
+    let file = FILE.replace(
+        "[upstream.app]",
+        r#"[[route]]
 host = "v.example"
 upstream = "${who}"
 rewrite = { path = "/of/${who}" }
@@ -241,14 +243,16 @@ redirect = { to = "https://${who}.example/" }
 [[route]]
 host = "v.example"
 path = "/said"
-respond = { body = "${who}" }
+respond = { status = 200, body = "${who}" }
 [values]
 first = 'request.path.split("/")[1]'
 node = 'server.name ?? ""'
 who = 'client.user ?? "app"'
 code = 'response.status'
-[upstream.app]"#);
-    let said = |url: &str| explain_route(&config::parse(&file, "f").unwrap(), &asked("GET", url)).unwrap().text;
+[upstream.app]"#,
+    );
+    let said =
+        |url: &str| explain_route(&config::parse(&file, "f").unwrap(), &asked("GET", url)).unwrap().text;
     let text = said("http://v.example/x");
     for line in [
         "\n  first = \"x\"",

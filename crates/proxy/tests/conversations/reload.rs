@@ -105,8 +105,9 @@ fn a_listener_that_is_gone_lets_its_clients_go_with_their_next_response() {
 /// From one address of the machine to all, and back: for a moment both sockets exist.
 #[test]
 fn a_listener_may_widen_to_all_addresses_and_narrow_again() {
-    let (scene, mut config) = scene(|_| ());
-    let here = scene.address();
+    // No client of another test gets this port while the listener wants it at all addresses.
+    let here = testkit::ports::free(1)[0];
+    let (scene, mut config) = scene(|config| config.listeners = vec![Listener::plain(here)]);
     let elsewhere = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), here.port()));
     TcpStream::connect(elsewhere).expect_err("nobody listens there");
     let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, here.port()));

@@ -538,7 +538,8 @@ fn rewrite(
             reader,
         );
     }
-    let of_prefix = to.is_some() && pattern.is_none() && matches!(path, PathRule::Prefix(_) | PathRule::TextPrefix(_));
+    let of_prefix =
+        to.is_some() && pattern.is_none() && matches!(path, PathRule::Prefix(_) | PathRule::TextPrefix(_));
     if let Some(Located { value: true, at }) = normalize
         && !of_prefix
     {
