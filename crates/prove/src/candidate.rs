@@ -62,6 +62,12 @@ pub fn candidate(
     document["workers"] = toml_edit::value(1_i64);
     writer.listeners(&mut document);
     writer.upstreams(&mut document);
+    let cache = document.get_mut("cache").and_then(Item::as_table_like_mut);
+    let disk = cache.and_then(|cache| cache.get_mut("disk")).and_then(Item::as_table_like_mut);
+    if let Some(path) = disk.and_then(|disk| disk.get_mut("path")) {
+        // Its own, so that nothing from earlier runs answers.
+        *path = toml_edit::value(format!("{}/stored", stand_ins.folder));
+    }
     for (key, item) in document.iter_mut() {
         if !matches!(key.get(), "listen" | "upstream") {
             writer.texts(key.get(), item);

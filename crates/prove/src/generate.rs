@@ -10,6 +10,8 @@ use crate::pattern::{Random, TextPattern};
 use crate::request::{OriginBehaviour, ProofRequest, RequestRow};
 use crate::stand_in;
 
+/// Networks of a condition whose clients ask, besides the first.
+const NETWORKS_MAX: usize = 8;
 /// Longer bodies are not sent.
 pub(crate) const BODY_MAX: u64 = 2 << 20;
 /// At most this part of all requests is for limits.
@@ -220,9 +222,12 @@ impl RequestGenerator<'_> {
             | OldCondition::Cookie(_, pattern)
             | OldCondition::Argument(_, pattern) => pattern.nearly(&mut self.random),
             OldCondition::Methods(_) => vec!["PROPFIND".to_owned()],
-            OldCondition::Clients(_) | OldCondition::Credentials | OldCondition::Body(_) => {
-                vec![String::new()]
+            // A stranger, and clients in the other networks: exceptions are among them.
+            OldCondition::Clients(networks) => {
+                let others = networks.iter().skip(1).take(NETWORKS_MAX).cloned();
+                std::iter::once(String::new()).chain(others).collect()
             }
+            OldCondition::Credentials | OldCondition::Body(_) => vec![String::new()],
             OldCondition::Burst(_) | OldCondition::AtOnce(_) | OldCondition::ServerError => Vec::new(),
         };
         for text in texts {
@@ -381,10 +386,12 @@ impl RequestGenerator<'_> {
                 request.target += &format!("{sign}{name}={}", as_target(&value));
             }
             OldCondition::Clients(networks) => {
+                let is_wanted = |network: &&String| near.is_none_or(|near| near == network.as_str());
                 let inside = networks
                     .iter()
+                    .filter(is_wanted)
                     .find_map(|network| Some((network.clone(), stand_in::client_in(self.old, network, 0)?)));
-                if let (Some((network, client)), None) = (inside, near) {
+                if let Some((network, client)) = inside {
                     (request.network, request.client) = (Some(network), client);
                 }
             }
