@@ -365,4 +365,27 @@ mod tests {
         let closed = candidate(&old, &stand_ins, "workers = 2", &[]).expect("TOML").closed;
         assert_eq!(closed, [0]);
     }
+
+    #[test]
+    fn the_folder_of_a_cache_and_files_of_users_are_those_of_the_proof() {
+        let old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
+        let stand_ins = StandIns {
+            folder: "/tmp/p".to_owned(),
+            doors: Vec::new(),
+            servers: Vec::new(),
+            existing: BTreeSet::new(),
+            certificate: String::new(),
+            key: String::new(),
+            rejected: BTreeSet::new(),
+        };
+        let text = "workers = 1\n[[listen]]\ntls = { client_certificates = { mode = \"required\" } }\n\
+                    [cache]\ndisk = { path = \"/srv/cache\", size = \"1GiB\" }\n[[route]]\nauth = { users = \"/etc/u\" }\n";
+        let made = candidate(&old, &stand_ins, text, &[]).expect("TOML");
+        assert!(
+            made.text.contains("\"/tmp/p/stored\"") && !made.text.contains("/srv/cache"),
+            "{}",
+            made.text
+        );
+        assert_eq!(made.users, ["/tmp/p/files/etc/u"]);
+    }
 }

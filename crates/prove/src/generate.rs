@@ -485,6 +485,17 @@ mod tests {
     }
 
     #[test]
+    fn clients_of_each_network_of_a_condition_ask() {
+        let networks = ["10.0.0.0/8", "10.1.0.0/16"].map(str::to_owned);
+        let mut old = old(&[(1, &[OldCondition::Clients(networks.to_vec())])]);
+        old.network("10.1.0.0/16");
+        let made = generate(&old, 1, 100);
+        for network in [None, Some(&networks[0]), Some(&networks[1])] {
+            assert!(made.iter().any(|request| request.network.as_ref() == network), "{network:?}");
+        }
+    }
+
+    #[test]
     fn each_condition_is_met_and_nearly_met() {
         let text = |text: &str| TextPattern::Exact(text.to_owned());
         let path = OldCondition::Path(TextPattern::Regex { pattern: r"\.php$".to_owned(), any_case: false });
