@@ -12,6 +12,8 @@ use crate::stand_in;
 
 /// Networks of a condition whose clients ask, besides the first.
 const NETWORKS_MAX: usize = 8;
+/// Rules of a site whose responses are asked for several times, for a cache.
+const STORED_RULES_MAX: usize = 8;
 /// Longer bodies are not sent.
 pub(crate) const BODY_MAX: u64 = 2 << 20;
 /// At most this part of all requests is for limits.
@@ -110,6 +112,11 @@ impl RequestGenerator<'_> {
                 }
                 self.variants(site, rule);
             }
+            for rule in site.rules.iter().take(STORED_RULES_MAX).filter(|_| old.has_cache()) {
+                let mut request = self.meeting(site, rule, None);
+                self.set_method(&mut request, "GET");
+                self.stored(ProofRequest { behaviour: OriginBehaviour::Cacheable, ..request });
+            }
         }
     }
 
@@ -191,7 +198,11 @@ impl RequestGenerator<'_> {
             format!("{bare}//x{query}"),
             format!("{bare}/../x{query}"),
         ];
-        for target in targets.into_iter().chain(encoded) {
+        let is_any_case = |condition: &OldCondition| {
+            matches!(condition, OldCondition::Path(TextPattern::Regex { any_case: true, .. }))
+        };
+        let capitals = rule.conditions.iter().any(is_any_case).then(|| path.to_ascii_uppercase() + &query);
+        for target in targets.into_iter().chain(encoded).chain(capitals) {
             if target.starts_with('/') {
                 self.add(ProofRequest { target, ..request.clone() });
             }
