@@ -62,6 +62,12 @@ pub fn candidate(
     document["workers"] = toml_edit::value(1_i64);
     writer.listeners(&mut document);
     writer.upstreams(&mut document);
+    let cache = document.get_mut("cache").and_then(Item::as_table_like_mut);
+    let disk = cache.and_then(|cache| cache.get_mut("disk")).and_then(Item::as_table_like_mut);
+    if let Some(path) = disk.and_then(|disk| disk.get_mut("path")) {
+        // Its own, so that nothing from earlier runs answers.
+        *path = toml_edit::value(format!("{}/stored", stand_ins.folder));
+    }
     for (key, item) in document.iter_mut() {
         if !matches!(key.get(), "listen" | "upstream") {
             writer.texts(key.get(), item);
@@ -358,5 +364,28 @@ mod tests {
         assert!(candidate(&old, &stand_ins, "include = \"a\"", &[]).is_err());
         let closed = candidate(&old, &stand_ins, "workers = 2", &[]).expect("TOML").closed;
         assert_eq!(closed, [0]);
+    }
+
+    #[test]
+    fn the_folder_of_a_cache_and_files_of_users_are_those_of_the_proof() {
+        let old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
+        let stand_ins = StandIns {
+            folder: "/tmp/p".to_owned(),
+            doors: Vec::new(),
+            servers: Vec::new(),
+            existing: BTreeSet::new(),
+            certificate: String::new(),
+            key: String::new(),
+            rejected: BTreeSet::new(),
+        };
+        let text = "workers = 1\n[[listen]]\ntls = { client_certificates = { mode = \"required\" } }\n\
+                    [cache]\ndisk = { path = \"/srv/cache\", size = \"1GiB\" }\n[[route]]\nauth = { users = \"/etc/u\" }\n";
+        let made = candidate(&old, &stand_ins, text, &[]).expect("TOML");
+        assert!(
+            made.text.contains("\"/tmp/p/stored\"") && !made.text.contains("/srv/cache"),
+            "{}",
+            made.text
+        );
+        assert_eq!(made.users, ["/tmp/p/files/etc/u"]);
     }
 }

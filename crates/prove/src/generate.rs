@@ -10,6 +10,10 @@ use crate::pattern::{Random, TextPattern};
 use crate::request::{OriginBehaviour, ProofRequest, RequestRow};
 use crate::stand_in;
 
+/// Networks of a condition whose clients ask, besides the first.
+const NETWORKS_MAX: usize = 8;
+/// Rules of a site whose responses are asked for several times, for a cache.
+const STORED_RULES_MAX: usize = 8;
 /// Longer bodies are not sent.
 pub(crate) const BODY_MAX: u64 = 2 << 20;
 /// At most this part of all requests is for limits.
@@ -108,6 +112,11 @@ impl RequestGenerator<'_> {
                 }
                 self.variants(site, rule);
             }
+            for rule in site.rules.iter().take(STORED_RULES_MAX).filter(|_| old.has_cache()) {
+                let mut request = self.meeting(site, rule, None);
+                self.set_method(&mut request, "GET");
+                self.stored(ProofRequest { behaviour: OriginBehaviour::Cacheable, ..request });
+            }
         }
     }
 
@@ -189,7 +198,11 @@ impl RequestGenerator<'_> {
             format!("{bare}//x{query}"),
             format!("{bare}/../x{query}"),
         ];
-        for target in targets.into_iter().chain(encoded) {
+        let is_any_case = |condition: &OldCondition| {
+            matches!(condition, OldCondition::Path(TextPattern::Regex { any_case: true, .. }))
+        };
+        let capitals = rule.conditions.iter().any(is_any_case).then(|| path.to_ascii_uppercase() + &query);
+        for target in targets.into_iter().chain(encoded).chain(capitals) {
             if target.starts_with('/') {
                 self.add(ProofRequest { target, ..request.clone() });
             }
@@ -220,9 +233,12 @@ impl RequestGenerator<'_> {
             | OldCondition::Cookie(_, pattern)
             | OldCondition::Argument(_, pattern) => pattern.nearly(&mut self.random),
             OldCondition::Methods(_) => vec!["PROPFIND".to_owned()],
-            OldCondition::Clients(_) | OldCondition::Credentials | OldCondition::Body(_) => {
-                vec![String::new()]
+            // A stranger, and clients in the other networks: exceptions are among them.
+            OldCondition::Clients(networks) => {
+                let others = networks.iter().skip(1).take(NETWORKS_MAX).cloned();
+                std::iter::once(String::new()).chain(others).collect()
             }
+            OldCondition::Credentials | OldCondition::Body(_) => vec![String::new()],
             OldCondition::Burst(_) | OldCondition::AtOnce(_) | OldCondition::ServerError => Vec::new(),
         };
         for text in texts {
@@ -381,10 +397,12 @@ impl RequestGenerator<'_> {
                 request.target += &format!("{sign}{name}={}", as_target(&value));
             }
             OldCondition::Clients(networks) => {
+                let is_wanted = |network: &&String| near.is_none_or(|near| near == network.as_str());
                 let inside = networks
                     .iter()
+                    .filter(is_wanted)
                     .find_map(|network| Some((network.clone(), stand_in::client_in(self.old, network, 0)?)));
-                if let (Some((network, client)), None) = (inside, near) {
+                if let Some((network, client)) = inside {
                     (request.network, request.client) = (Some(network), client);
                 }
             }
@@ -475,6 +493,17 @@ mod tests {
         let hosts = vec![TextPattern::Exact("a.example".to_owned())];
         old.sites = vec![Site { doors: vec![0], hosts, rules: rules.iter().map(rule).collect() }];
         old
+    }
+
+    #[test]
+    fn clients_of_each_network_of_a_condition_ask() {
+        let networks = ["10.0.0.0/8", "10.1.0.0/16"].map(str::to_owned);
+        let mut old = old(&[(1, &[OldCondition::Clients(networks.to_vec())])]);
+        old.network("10.1.0.0/16");
+        let made = generate(&old, 1, 100);
+        for network in [None, Some(&networks[0]), Some(&networks[1])] {
+            assert!(made.iter().any(|request| request.network.as_ref() == network), "{network:?}");
+        }
     }
 
     #[test]

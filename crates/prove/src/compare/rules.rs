@@ -88,6 +88,8 @@ pub(super) fn of_place(
             "only scripts that exist run"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => UPGRADES,
+        // The stand-in of a server that authenticates accepts the upgrade itself.
+        () if request.is_upgrade() && our == 101 && theirs.seen.len() < ours.seen.len() => AUTHENTICATING,
         () if peer == OldProxy::Varnish && request.host != request.host.to_ascii_lowercase() => {
             "the case of hosts has no meaning"
         }

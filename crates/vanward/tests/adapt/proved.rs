@@ -245,7 +245,7 @@ fn planted_mistakes_in_concurrency_upgrades_http2_and_applications_are_found() {
     }
     let limit = "how many requests a limit refused";
     found("nginx", NGINX_SERVERS, ("max = 2", "max = 4"), limit, true, 23);
-    let path = ("path = \"/api\", normalize = true", "path = \"/api\"");
+    let path = ("path = \"/api/\", normalize = true", "path = \"/api/\"");
     found("nginx", NGINX_SERVERS, path, "the target that the server got", false, 11);
     let paths = ("location = \"absolute\"", "location = true");
     found("nginx", NGINX_SERVERS, paths, "the field location of the response", false, 10);
@@ -320,7 +320,7 @@ fn planted_mistakes_in_a_translation_of_haproxy_are_found() {
         (("clients = [\"10.0.0.0/8\"]", "clients = [\"0.0.0.0/0\"]"), "the status", true, 9),
         (("to = \"/new?\"", "to = \"/new\""), "the field location of the response", false, 10),
         // A wrong order: the rule for all requests wins over that for some.
-        (("path = \"/api*\"", "path = \"= /none\""), "the server that was asked", false, 12),
+        (("path = \"/api/*\"", "path = \"= /none\""), "the server that was asked", false, 12),
     ];
     for (mistake, differs, is_open, line) in rows {
         found("haproxy", HAPROXY, mistake, differs, is_open, line);

@@ -158,11 +158,20 @@ impl Judged {
                 self.unmet.push(format!("no expected remark names that {what} differs"));
             }
         }
-        for closed in list(&report["closed"]) {
-            self.verdict = self.verdict.max(CorpusVerdict::Differs);
-            self.unmet.push(format!("Vanward does not listen on {}", text(closed)));
+        let closed: Vec<String> =
+            list(&report["closed"]).iter().map(|door| format!("the listener {}", text(door))).collect();
+        for door in &closed {
+            let remark = expected.differs.get(door).filter(|directive| is_remarked(translation, directive));
+            let verdict = if remark.is_some() { CorpusVerdict::Named } else { CorpusVerdict::Differs };
+            self.verdict = self.verdict.max(verdict);
+            if remark.is_none() {
+                self.unmet.push(format!("Vanward does not listen: {door}"));
+            }
         }
-        let has = |what: &str| causes.iter().any(|cause| text(&cause["differs"]) == what);
+        let has = |what: &str| {
+            causes.iter().any(|cause| text(&cause["differs"]) == what)
+                || closed.iter().any(|door| door == what)
+        };
         let gone = expected.differs.keys().filter(|what| !has(what));
         self.unmet.extend(gone.map(|what| format!("{what} does not differ any more: remove it")));
         if expected.known.is_some() && self.verdict <= CorpusVerdict::Named {
