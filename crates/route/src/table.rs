@@ -273,6 +273,7 @@ impl Paths {
     fn link(&mut self) {
         self.patterns.link();
         self.prefixes.link();
+        self.text_prefixes.iter_mut().for_each(|texts| texts.link());
         let all = self.exact.values_mut().chain(self.patterns.values_mut()).chain(self.prefixes.values_mut());
         let all = all.chain(self.text_prefixes.iter_mut().flat_map(|texts| texts.values_mut()));
         for candidates in all {
