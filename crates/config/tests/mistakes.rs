@@ -270,8 +270,8 @@ fn routes() {
         ("[[route]]\nupstream = \"web\"", "4:12: upstream: no upstream is named \"web\"; expected app"),
         (
             "[[route]]\nupstream = \"app\"\npath = \"api\"",
-            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; did you mean \"/api\"? Expected a path prefix such as / or /api, \
-             = /path for one path alone, or ~ regex",
+            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; did you mean \"/api\"? Expected a path prefix such as / or /api, /api* for a prefix of the text, \
+             = /path for one path, or ~ regex",
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"www.*.com\"",
