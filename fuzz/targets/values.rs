@@ -2,8 +2,7 @@
 //!
 //! The input up to the first zero byte is the expression of the value. The lines after it are path, query, host, and
 //! then fields of the request: eight bytes of name, and the value. The fields are the entries of a map, too, whose key is
-//! the host. A value of a later stage sees a hostile exchange as well: the host is the user and the server, the lines are
-//! the head of the response.
+//! the host. For values of later stages, the host is the user and the server, and the lines are the response's head.
 
 #![no_main]
 

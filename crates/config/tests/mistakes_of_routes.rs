@@ -173,17 +173,13 @@ fn mistakes() {
         ),
         (
             "path = '~ /(a|b'\nupstream = \"app\"",
-            &[
-                "5:12: path: in the expression: unclosed group; expected a path prefix such as / or /api, /api* for a prefix of the text, = \
-                 /path for one path, or ~ regex",
-            ],
+            &["5:12: path: in the expression: unclosed group; expected a path prefix such as / or /api, \
+                 /api* for a prefix of the text, = /path for one path, or ~ regex"],
         ),
         (
             "path = \"~ \\u002f(\"\nupstream = \"app\"",
-            &[
-                "5:8: path: in the expression: unclosed group; expected a path prefix such as / or /api, /api* for a prefix of the text, = \
-                 /path for one path, or ~ regex",
-            ],
+            &["5:8: path: in the expression: unclosed group; expected a path prefix such as / or /api, \
+                 /api* for a prefix of the text, = /path for one path, or ~ regex"],
         ),
         (
             "methods = [\"get\"]\nupstream = \"app\"",

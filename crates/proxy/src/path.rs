@@ -204,12 +204,9 @@ async fn take_steps(
     if let Some(port) = redirect_port(ctx, routed, request) {
         return answer::redirect(exchange, port).await;
     }
-    if routed.is_cached {
-        cache::prepare(ctx, routed, request);
-    }
+    cache::prepare(ctx, routed, request);
     if let Some(policies) = routed.policies(ctx) {
-        // Browsers send no password with a preflight, so it is answered before authentication. Networks apply all
-        // the same.
+        // A preflight has no password, so it is answered before authentication. Networks still apply.
         if policies.settings.cors.is_some() && is_preflight(routed, &exchange.memory.request) {
             gate::admit_network(ctx, policies, routed, &exchange.memory.request, exchange.state)?;
             return cold(|| answer::preflight(exchange)).await;

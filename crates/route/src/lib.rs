@@ -24,6 +24,7 @@ mod network;
 mod rule;
 /// A hash table with text keys.
 mod text_map;
+/// Prefixes of paths as texts.
 mod text_prefixes;
 /// Lookup of hosts, most specific first.
 mod host;

@@ -94,6 +94,7 @@ impl Drop for Scene {
 
 impl Scene {
     /// `None` if Redis is not installed.
+    #[expect(clippy::print_stderr, reason = "says that the test is skipped")]
     fn start() -> Option<Self> {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         if found.is_err() {

@@ -246,38 +246,8 @@ impl<'s> NginxAdapter<'s> {
         let bare = directory.trim_end_matches('/');
         let mut pairs = vec![("root".to_owned(), DraftValue::from(if bare.is_empty() { "/" } else { bare }))];
         let mut origins = from(root);
-        if root.name == "alias" {
-            match matching {
-                LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path)
-                    if !entry.path.starts_with('~') =>
-                {
-                    if path != "/" && !path.ends_with('/') {
-                        let why = format!("{path} matches whole segments: not {path}x");
-                        self.note(root, RemarkKind::Differs, &why, "");
-                        entry.path.clone_from(path);
-                    }
-                    if path != "/" {
-                        let rewrite = DraftValue::Table(vec![("path".to_owned(), "/".into())]);
-                        entry.options.set("rewrite", rewrite, from(root));
-                    }
-                }
-                // The expression of a `^~`.
-                LocationMatch::FirstPrefix(path) if path.ends_with('/') && directory.ends_with('/') => {
-                    let pattern = format!("{}(.*)", written::escaped(path));
-                    let pairs = [("pattern".to_owned(), pattern.into()), ("path".to_owned(), "/$1".into())];
-                    entry.options.set("rewrite", DraftValue::Table(pairs.into()), from(root));
-                }
-                _ => {
-                    let why = "an alias is taken over for prefixes only";
-                    self.note(
-                        root,
-                        RemarkKind::Refused,
-                        why,
-                        "write a [[route]] with a prefix, `files` and `rewrite`",
-                    );
-                    return not_taken(root, entry);
-                }
-            }
+        if root.name == "alias" && !self.alias(root, matching, entry) {
+            return not_taken(root, entry);
         }
         if let Some(index) = scope.one("index") {
             let names: Vec<String> =
@@ -298,6 +268,39 @@ impl<'s> NginxAdapter<'s> {
         self.files_options(scope, &mut pairs, &mut origins);
         entry.options.set("files", DraftValue::Table(pairs), origins);
         self.media_types(scope, entry);
+    }
+
+    /// Translates the path of an `alias`. Returns whether it has a translation.
+    fn alias(&mut self, alias: &'s Directive, matching: &LocationMatch, entry: &mut RouteEntry) -> bool {
+        match matching {
+            LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path)
+                if !entry.path.starts_with('~') =>
+            {
+                if path == "/" {
+                    return true;
+                }
+                if !path.ends_with('/') {
+                    let why = format!("{path} matches whole segments: not {path}x");
+                    self.note(alias, RemarkKind::Differs, &why, "");
+                    entry.path.clone_from(path);
+                }
+                let rewrite = DraftValue::Table(vec![("path".to_owned(), "/".into())]);
+                entry.options.set("rewrite", rewrite, from(alias));
+            }
+            // The expression of a `^~`.
+            LocationMatch::FirstPrefix(path) if path.ends_with('/') && alias.word(0).ends_with('/') => {
+                let pattern = format!("{}(.*)", written::escaped(path));
+                let pairs = [("pattern".to_owned(), pattern.into()), ("path".to_owned(), "/$1".into())];
+                entry.options.set("rewrite", DraftValue::Table(pairs.into()), from(alias));
+            }
+            _ => {
+                let why = "an alias is taken over for prefixes only";
+                let instead = "write a [[route]] with a prefix, `files` and `rewrite`";
+                self.note(alias, RemarkKind::Refused, why, instead);
+                return false;
+            }
+        }
+        true
     }
 
     /// Translates `types { }` with `default_type`: all files have this type. Other tables are refused.

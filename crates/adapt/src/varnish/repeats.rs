@@ -2,7 +2,7 @@
 //! `return (abandon)` become `on_status`. Not: other reasons, further attempts, changed requests.
 
 use super::VarnishAdapter;
-use super::subroutines::{RequestWay, VarnishDraft, backend, from, statuses};
+use super::subroutines::{RequestWay, VarnishDraft, backend, from};
 use super::syntax::{Statement, VclToken};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -385,6 +385,24 @@ fn is_unchanged(second: &DraftTable, first: &DraftTable) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Parses `beresp.status == 404`, also several with `||`, and `beresp.status >= 400`: the statuses.
+pub(super) fn statuses(words: &[&str]) -> Vec<String> {
+    let one = |words: &[&str]| match words {
+        ["beresp.status", "==", status]
+            if status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)) =>
+        {
+            Some(vec![(*status).to_owned()])
+        }
+        ["beresp.status", ">=", "400"] | ["beresp.status", ">", "399"] => {
+            Some(vec!["4xx".to_owned(), "5xx".to_owned()])
+        }
+        ["beresp.status", ">=", "500"] | ["beresp.status", ">", "499"] => Some(vec!["5xx".to_owned()]),
+        _ => None,
+    };
+    let all: Option<Vec<Vec<String>>> = words.split(|word| *word == "||").map(one).collect();
+    all.unwrap_or_default().concat()
 }
 
 /// Parses a conjunction: the statuses, and the other conditions. `None` if the statuses are not one part of it.

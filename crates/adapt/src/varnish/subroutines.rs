@@ -240,7 +240,7 @@ impl<'s> VarnishAdapter<'s> {
                 continue;
             }
             let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
-            let statuses = statuses(&words);
+            let statuses = repeats::statuses(&words);
             if !statuses.is_empty() {
                 // Statements for a status of the server.
                 for (status, statement) in
@@ -729,24 +729,6 @@ impl<'s> VarnishAdapter<'s> {
             }
         }
     }
-}
-
-/// Parses `beresp.status == 404`, also several with `||`, and `beresp.status >= 400`: the statuses.
-pub(super) fn statuses(words: &[&str]) -> Vec<String> {
-    let one = |words: &[&str]| match words {
-        ["beresp.status", "==", status]
-            if status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)) =>
-        {
-            Some(vec![(*status).to_owned()])
-        }
-        ["beresp.status", ">=", "400"] | ["beresp.status", ">", "399"] => {
-            Some(vec!["4xx".to_owned(), "5xx".to_owned()])
-        }
-        ["beresp.status", ">=", "500"] | ["beresp.status", ">", "499"] => Some(vec!["5xx".to_owned()]),
-        _ => None,
-    };
-    let all: Option<Vec<Vec<String>>> = words.split(|word| *word == "||").map(one).collect();
-    all.unwrap_or_default().concat()
 }
 
 /// The name of a backend: `a`, or `director.backend()`.

@@ -21,9 +21,12 @@ pub(super) struct Passing {
 }
 
 /// Removes the query parameters that the cache key omits. Otherwise a response that depends on them would be stored for
-/// requests without them. Called before the look-up.
+/// requests without them. Does nothing without a cache. Called before the look-up.
 #[inline]
 pub(crate) fn prepare(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut CurrentRequest) {
+    if !routed.is_cached {
+        return;
+    }
     let policy = ctx.snapshot.plan.config.routes[routed.route].cache.as_deref();
     let leaves_out = policy.is_some_and(|policy| policy.key.leaves_out());
     // The slot's memory is reused: the target of an earlier request must be cleared.
