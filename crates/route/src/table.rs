@@ -246,7 +246,7 @@ fn add(hosts: &mut Hosts<Paths>, rule: &RouteRule, route: usize) {
         PathRule::TextPrefix(text) => {
             paths.text_prefixes.get_or_insert_default().entry(canonical_text(text), Vec::new)
         }
-        PathRule::Pattern(pattern) => paths.patterns.entry(pattern, Vec::new),
+        PathRule::Pattern(pattern) => paths.patterns.get_or_insert_default().entry(pattern, Vec::new),
     };
     candidates.push(Candidate { route, conditions: Conditions::from_rule(rule) });
 }
@@ -255,9 +255,9 @@ fn add(hosts: &mut Hosts<Paths>, rule: &RouteRule, route: usize) {
 #[derive(Debug, Clone, Default)]
 struct Paths {
     exact: TextMap<Vec<Candidate>>,
-    patterns: Patterns<Vec<Candidate>>,
+    /// Boxed, as the last field is: few hosts have any, and there may be many hosts.
+    patterns: Option<Box<Patterns<Vec<Candidate>>>>,
     prefixes: Prefixes<Vec<Candidate>>,
-    /// Few hosts have any.
     text_prefixes: Option<Box<TextPrefixes<Vec<Candidate>>>>,
 }
 
@@ -271,10 +271,11 @@ struct Candidate {
 
 impl Paths {
     fn link(&mut self) {
-        self.patterns.link();
+        self.patterns.iter_mut().for_each(|patterns| patterns.link());
         self.prefixes.link();
         self.text_prefixes.iter_mut().for_each(|texts| texts.link());
-        let all = self.exact.values_mut().chain(self.patterns.values_mut()).chain(self.prefixes.values_mut());
+        let of_patterns = self.patterns.iter_mut().flat_map(|patterns| patterns.values_mut());
+        let all = self.exact.values_mut().chain(of_patterns).chain(self.prefixes.values_mut());
         let all = all.chain(self.text_prefixes.iter_mut().flat_map(|texts| texts.values_mut()));
         for candidates in all {
             // Candidates behind one without conditions are never reached.
@@ -297,8 +298,8 @@ impl Paths {
         {
             return Some(route);
         }
-        if !self.patterns.is_empty()
-            && let Some(route) = self.patterns.matching(path).find_map(take)
+        if let Some(patterns) = &self.patterns
+            && let Some(route) = patterns.matching(path).find_map(take)
         {
             return Some(route);
         }
@@ -331,7 +332,7 @@ impl Paths {
 
     fn is_everything_or_nothing(&self) -> bool {
         self.exact.is_empty()
-            && self.patterns.is_empty()
+            && self.patterns.is_none()
             && self.text_prefixes.is_none()
             && self.prefixes.is_everything_or_nothing()
     }
