@@ -324,13 +324,7 @@ mod tests {
     #[test]
     fn addresses_servers_networks_and_files_have_their_stand_ins() {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-        old.door(OldDoor {
-            host: "*".to_owned(),
-            port: 80,
-            is_tls: false,
-            has_proxy_header: false,
-            has_http2: false,
-        });
+        old.door(OldDoor::plain(80));
         old.server("10.0.0.1:8080", 80, None);
         old.application("unix:/run/a.sock", 80);
         old.network("10.0.0.0/8");

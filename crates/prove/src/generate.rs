@@ -478,13 +478,7 @@ mod tests {
 
     fn old(rules: &[(usize, &[OldCondition])]) -> OldConfiguration {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-        old.door(OldDoor {
-            host: "*".to_owned(),
-            port: 80,
-            is_tls: false,
-            has_proxy_header: false,
-            has_http2: false,
-        });
+        old.door(OldDoor::plain(80));
         old.network("10.0.0.0/8");
         let rule = |(line, conditions): &(usize, &[OldCondition])| OldRule {
             place: StatementPlace { file: "n".to_owned(), line: *line, text: String::new() },

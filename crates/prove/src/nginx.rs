@@ -150,13 +150,7 @@ impl NginxFacts<'_> {
             }
         }
         if !server.inner().iter().any(|inner| inner.name == "listen") {
-            let usual = OldDoor {
-                host: "*".to_owned(),
-                port: 80,
-                is_tls: false,
-                has_proxy_header: false,
-                has_http2: false,
-            };
+            let usual = OldDoor::plain(80);
             site.doors.push(self.old.door(usual));
         }
         for names in server.inner().iter().filter(|inner| inner.name == "server_name") {

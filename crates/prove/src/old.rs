@@ -40,6 +40,11 @@ pub struct OldDoor {
 }
 
 impl OldDoor {
+    /// HTTP/1.1 without TLS, at all addresses.
+    pub(crate) fn plain(port: u16) -> Self {
+        Self { host: "*".to_owned(), port, is_tls: false, has_proxy_header: false, has_http2: false }
+    }
+
     /// Whether clients omit the port. Varnish has its own, which another listener forwards to.
     pub(crate) fn is_usual(&self) -> bool {
         self.port == if self.is_tls { 443 } else { 80 } || self.port == crate::varnish::PORT

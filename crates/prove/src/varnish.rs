@@ -17,13 +17,7 @@ pub(crate) const PORT: u16 = 6081;
 pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
     let mut old = OldConfiguration::new(OldProxy::Varnish, statements);
     let statements = old.statements.clone();
-    let door = OldDoor {
-        host: "*".to_owned(),
-        port: PORT,
-        is_tls: false,
-        has_proxy_header: false,
-        has_http2: false,
-    };
+    let door = OldDoor::plain(PORT);
     let door = old.door(door);
     let mut lists = Vec::new();
     for statement in &statements {

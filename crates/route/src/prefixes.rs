@@ -3,7 +3,7 @@
 //! A lookup walks along the path once and hashes segment after segment. Its cost does not depend on the number of
 //! prefixes.
 
-use crate::path::LenientPath;
+use crate::path::canonical_text;
 use crate::text_map::{TextMap, hash_on};
 
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl<T> Default for Prefixes<T> {
 
 /// A prefix as a lenient server reads it, without a trailing slash; `/` becomes empty.
 pub(crate) fn canonical_prefix(prefix: &str) -> Vec<u8> {
-    let mut text: Vec<u8> = LenientPath::from_path(prefix.as_bytes()).collect();
+    let mut text = canonical_text(prefix);
     if text.last() == Some(&b'/') {
         text.pop();
     }

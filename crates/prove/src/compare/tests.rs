@@ -9,13 +9,7 @@ const HEAD: &str = "content-type: text/html";
 
 fn old() -> OldConfiguration {
     let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());
-    old.door(OldDoor {
-        host: "*".to_owned(),
-        port: 80,
-        is_tls: false,
-        has_proxy_header: false,
-        has_http2: false,
-    });
+    old.door(OldDoor::plain(80));
     for server in ["10.0.0.1:3000", "10.0.0.2:3000"] {
         old.server(server, 80, Some("app"));
     }
