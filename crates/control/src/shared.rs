@@ -410,19 +410,24 @@ async fn serve(
         decisions,
         sessions,
     } = parts;
-    let first = match members.tell(link).await {
-        Ok(instances) => instances,
+    let count = members.count();
+    let begun = async {
+        let instances = members.tell(link).await?;
+        Ok((instances, limits.begin(link, &count).await?, requests.begin(link, &count).await?))
+    };
+    let (instances, limits_script, requests_script) = match begun.await {
+        Ok(begun) => begun,
         Err(why) => return why,
     };
     let Some(strong) = control.upgrade() else { return "the proxy ends".to_owned() };
-    strong.shared.reached(first);
+    // Limits hold over all instances before the message says so.
+    strong.shared.reached(instances);
     let engine = strong.shared.open(settings, instance, link);
     drop(strong);
-    let count = members.count();
     tokio::select! {
         why = members.go_on(control, link) => why,
-        why = limits.go_on(link, &count) => why,
-        why = requests.go_on(link, &count) => why,
+        why = limits.go_on(link, &limits_script, &count) => why,
+        why = requests.go_on(link, &requests_script, &count) => why,
         why = publisher.go_on(link) => why,
         why = follower.go_on(settings, link) => why,
         why = invalid.go_on(link) => why,

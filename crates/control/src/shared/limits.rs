@@ -67,17 +67,19 @@ impl SharedLimits {
         self.limits.iter().for_each(|limit| limit.limiter.stand(standing));
     }
 
-    /// Reports and receives over a connection. `instances` is the number of instances. Returns why Redis does not
-    /// answer.
-    pub(super) async fn go_on(&mut self, link: &RedisLink, instances: &Cell<u32>) -> String {
-        let script = match link.script(TELL).await {
-            Ok(script) => script,
-            Err(why) => return why,
-        };
+    /// Shares limits over a new connection. Returns the hash of the script.
+    pub(super) async fn begin(&mut self, link: &RedisLink, instances: &Cell<u32>) -> Result<String, String> {
+        let script = link.script(TELL).await?;
         // Requests admitted without Redis were within each instance's share.
         drop(self.take());
+        self.stand(ShareStanding::Together(instances.get()));
+        Ok(script)
+    }
+
+    /// Reports and receives over a connection. `script` is from [`begin`](Self::begin), `instances` the number of
+    /// instances. Returns why Redis does not answer.
+    pub(super) async fn go_on(&mut self, link: &RedisLink, script: &str, instances: &Cell<u32>) -> String {
         let (mut stands, mut quiet) = (instances.get(), 0);
-        self.stand(ShareStanding::Together(stands));
         loop {
             self.look(ShareStanding::Together(stands));
             if stands != instances.get() {
@@ -86,7 +88,7 @@ impl SharedLimits {
             }
             let told = self.take();
             quiet = if told.is_empty() { quiet + 1 } else { 0 };
-            if let Err(why) = self.tell(&script, link, &told).await {
+            if let Err(why) = self.tell(script, link, &told).await {
                 return why;
             }
             self.wait(stands, quiet >= PERIODS_QUIET).await;

@@ -124,13 +124,9 @@ impl SharedRequests {
         self.limits.iter().for_each(|held| held.limit.stand(standing));
     }
 
-    /// Asks over a connection. `instances` is the number of instances. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, link: &RedisLink, instances: &Cell<u32>) -> String {
-        let script = match self.begin(link).await {
-            Ok(script) => script,
-            Err(why) => return why,
-        };
-        self.stand(ShareStanding::Together(instances.get()));
+    /// Asks over a connection. `script` is from [`begin`](Self::begin), `instances` the number of instances. Returns why
+    /// Redis does not answer.
+    pub(super) async fn go_on(&mut self, link: &RedisLink, script: &str, instances: &Cell<u32>) -> String {
         let (mut due, mut extended, mut quiet) = (Instant::now(), Instant::now(), 0);
         loop {
             self.look(ShareStanding::Together(instances.get()));
@@ -139,7 +135,7 @@ impl SharedRequests {
                 extended = Instant::now();
             }
             let is_due = Instant::now() >= due;
-            let asked = match self.ask(&script, link, is_due).await {
+            let asked = match self.ask(script, link, is_due).await {
                 Ok(asked) => asked,
                 Err(why) => return why,
             };
@@ -156,12 +152,14 @@ impl SharedRequests {
         }
     }
 
-    /// Takes a new lease, and ends that of the last connection. Returns the hash of the script.
-    async fn begin(&mut self, link: &RedisLink) -> Result<String, String> {
+    /// Shares limits over a new connection: takes a new lease, and ends that of the last one. Returns the hash of the
+    /// script.
+    pub(super) async fn begin(&mut self, link: &RedisLink, instances: &Cell<u32>) -> Result<String, String> {
         let script = link.script(ASK).await?;
         let before = std::mem::replace(&mut self.holder, format!("{:016x}", fastrand::u64(..)));
         let _: u64 = link.ask(redis::cmd("ZREM").arg(self.holders()).arg(before)).await?;
         self.run(&script, link, &[]).await?;
+        self.stand(ShareStanding::Together(instances.get()));
         Ok(script)
     }
 
