@@ -49,8 +49,8 @@ const FIELDS: [(&str, &str); 12] = [
     ("User-Agent", "Mozilla/5.0 (proof)"),
 ];
 
-/// Returns up to `count` requests, the same for the same seed.
-pub fn generate(old: &OldConfiguration, seed: u64, count: usize) -> Vec<ProofRequest> {
+/// Returns up to `count` requests, the same for the same seed. `first` is the number of the first one.
+pub fn generate(old: &OldConfiguration, seed: u64, count: usize, first: usize) -> Vec<ProofRequest> {
     let mut made =
         RequestGenerator { old, random: Random::new(seed), known: BTreeSet::new(), requests: Vec::new() };
     made.aimed();
@@ -66,8 +66,8 @@ pub fn generate(old: &OldConfiguration, seed: u64, count: usize) -> Vec<ProofReq
     let mut requests = made.requests;
     requests.truncate(room);
     requests.extend(bursts);
-    let (has_cache, mut share) = (old.has_cache(), 0);
-    for (number, request) in requests.iter_mut().enumerate() {
+    let (has_cache, mut share) = (old.has_cache(), first);
+    for (number, request) in (first..).zip(&mut requests) {
         request.number = number;
         share = if request.follows { share } else { number };
         request.share = has_cache.then_some(share);
@@ -494,7 +494,7 @@ mod tests {
         let networks = ["10.0.0.0/8", "10.1.0.0/16"].map(str::to_owned);
         let mut old = old(&[(1, &[OldCondition::Clients(networks.to_vec())])]);
         old.network("10.1.0.0/16");
-        let made = generate(&old, 1, 100);
+        let made = generate(&old, 1, 100, 0);
         for network in [None, Some(&networks[0]), Some(&networks[1])] {
             assert!(made.iter().any(|request| request.network.as_ref() == network), "{network:?}");
         }
@@ -512,7 +512,7 @@ mod tests {
             OldCondition::Argument("e".to_owned(), text("f")),
             OldCondition::Clients(vec!["10.0.0.0/8".to_owned()]),
         ];
-        let made = generate(&old(&[(1, &conditions)]), 1, 1000);
+        let made = generate(&old(&[(1, &conditions)]), 1, 1000, 0);
         let first = &made[0];
         let fields =
             [("X-A", "b"), ("Cookie", "c=d")].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -534,9 +534,9 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_requests_and_limits_come_last() {
         let old = old(&[(1, &[OldCondition::Burst(8)]), (2, &[OldCondition::Body(100)])]);
-        let made = generate(&old, 7, 200);
-        assert_eq!(made, generate(&old, 7, 200));
-        assert_ne!(made, generate(&old, 8, 200));
+        let made = generate(&old, 7, 200, 0);
+        assert_eq!(made, generate(&old, 7, 200, 0));
+        assert_ne!(made, generate(&old, 8, 200, 0));
         assert_eq!(made.len(), 200);
         assert!(made.iter().enumerate().all(|(index, request)| request.number == index));
         let bursts: Vec<usize> = made

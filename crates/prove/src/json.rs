@@ -23,6 +23,7 @@ pub fn json(proof: &ProofReport, name: &str, beside: &str) -> Value {
         "differing": proof.differing,
         "causes": list(proof.causes.iter().map(of_cause).collect()),
         "closed": proof.closed,
+        "capture_lacks": proof.lacks,
         "reached": list(
             proof.reached.iter().map(|(place, count)| with(of_place(place), "requests", count)).collect(),
         ),

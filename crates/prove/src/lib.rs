@@ -24,6 +24,8 @@ mod candidate;
 mod request;
 /// Generates requests from facts.
 mod generate;
+/// Captured traffic as requests.
+mod captured;
 /// Answers, and what servers saw.
 mod answer;
 /// Compares two outcomes of a request.
@@ -39,6 +41,7 @@ mod json;
 
 pub use answer::{ProofAnswer, ProofOutcome, ResponseWire, SeenRequest};
 pub use candidate::{ProofCandidate, candidate};
+pub use captured::captured;
 pub use compare::{Aspect, MISSING_SCRIPT, ProofDifference};
 pub use generate::generate;
 pub use json::json;

@@ -28,6 +28,8 @@ pub struct ProofEvidence<'e> {
     pub replaced: Vec<Replaced>,
     /// Doors on which the candidate does not listen.
     pub closed: &'e [usize],
+    /// What captured requests lack.
+    pub lacks: Vec<String>,
 }
 
 /// Differences with the same cause.
@@ -77,6 +79,8 @@ pub struct ProofReport {
     pub replaced: Vec<Replaced>,
     /// Doors on which Vanward does not listen, as addresses.
     pub closed: Vec<String>,
+    /// What captured requests lack for a faithful replay.
+    pub lacks: Vec<String>,
 }
 
 impl ProofReport {
@@ -134,6 +138,7 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
             .collect(),
         closed: evidence.closed.iter().filter_map(shown).collect(),
         replaced: evidence.replaced,
+        lacks: evidence.lacks,
     }
 }
 

@@ -147,6 +147,12 @@ pub(crate) fn stranger(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 64, (number / 240) as u8, (number % 240 + 1) as u8)
 }
 
+/// A client of captured traffic in none of the networks. It is no [`stranger`].
+pub(crate) fn visitor(number: usize) -> Ipv4Addr {
+    let number = number as u32 % 60_000;
+    Ipv4Addr::new(127, 66, (number / 240) as u8, (number % 240 + 1) as u8)
+}
+
 fn shown(network: Ipv4Net) -> String {
     if network.prefix_len() == 32 { network.addr().to_string() } else { network.to_string() }
 }

@@ -35,6 +35,10 @@ pub fn text(proof: &ProofReport, name: &str, beside: &str) -> String {
             &mut text,
         );
     }
+    if !proof.lacks.is_empty() {
+        text += "Missing from the captured requests:\n";
+        listed(proof.lacks.iter().cloned(), &mut text);
+    }
     let reached = proof.reached.iter().filter(|(_, count)| *count > 0).count();
     let _ = writeln!(
         text,

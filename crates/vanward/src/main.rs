@@ -39,6 +39,8 @@ enum Command {
     Run(Box<commands::run::RunArgs>),
     Check(commands::check::CheckArgs),
     Adapt(commands::adapt::AdaptArgs),
+    #[cfg(feature = "lab")]
+    Capture(commands::capture::CaptureArgs),
     Status(commands::status::StatusArgs),
     Top(commands::top::TopArgs),
     Reload(commands::reload::ReloadArgs),
@@ -81,6 +83,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Adapt(arguments) => commands::adapt::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Capture(arguments) => commands::capture::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),

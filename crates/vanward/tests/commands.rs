@@ -32,13 +32,14 @@ fn the_version_names_the_commit() {
 
 #[test]
 fn a_build_says_which_feature_it_lacks() {
-    let asked: [(&[&str], &str, bool); 8] = [
+    let asked: [(&[&str], &str, bool); 9] = [
         (&["fleet", "--json"], "fleet", cfg!(feature = "fleet")),
         (&["help", "fleet"], "fleet", cfg!(feature = "fleet")),
         (&["run", "--config", "etcd://127.0.0.1:1/edge"], "fleet", cfg!(feature = "fleet")),
         (&["run", "--config", "kubernetes://localhost:1"], "kubernetes", cfg!(feature = "kubernetes")),
         (&["load", "--help"], "lab", cfg!(feature = "lab")),
         (&["demo"], "lab", cfg!(feature = "lab")),
+        (&["capture", "nginx", "/nowhere"], "lab", cfg!(feature = "lab")),
         (&["adapt", "nginx", "/nowhere", "--prove"], "lab", cfg!(feature = "lab")),
         (&["adapt", "nginx", "-", "--prove", "v.toml", "--html", "a.html"], "lab", cfg!(feature = "lab")),
     ];

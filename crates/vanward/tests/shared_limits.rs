@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use testkit::http3::H3TestClient;
 
 use crate::process::{self, Patience, Process, connect, get, read_head};
 
@@ -290,6 +291,30 @@ fn without_redis_the_option_decides() {
     assert_eq!([status_of(address, "/open"), status_of(address, "/local")], [429; 2]);
     scene.server.release(usize::MAX);
     are_answered(all.into_iter().chain([closed]));
+}
+
+/// Streams of one connection count with the requests of another instance, and a reset gives its permit back.
+#[test]
+fn streams_over_http3_count_with_the_other_instance() {
+    let Some(scene) = Scene::start() else { return };
+    let route = "[[route]]\nupstream = \"app\"\nconcurrency = { max = 2, shared = \"closed\" }\n";
+    let (_one, one) =
+        scene.instance("one", &format!("tls = {{ self_signed = true }}\nhttp3 = true\n{route}"));
+    let (_two, two) = scene.instance("two", route);
+    let client = H3TestClient::connect(one);
+    let mut streams = [client.asks("GET", "/", ""), client.asks("GET", "/", "")];
+    scene.server.until_begun(2);
+    assert!(client.asks("GET", "/", "").head().starts_with(":status: 429\n"));
+    assert_eq!(status_of(two, "/"), 429);
+    let [reset, stays] = &mut streams;
+    // H3_REQUEST_CANCELLED, RFC 9114 §8.1.
+    reset.stops(0x10c);
+    reset.resets(0x10c);
+    let third = until_admitted(&scene.server, two, "/", 3);
+    assert!(client.asks("GET", "/", "").head().starts_with(":status: 429\n"));
+    scene.server.release(usize::MAX);
+    assert!(stays.head().starts_with(":status: 200\n"));
+    are_answered([third]);
 }
 
 /// The process that takes over knows what its predecessor still serves, and what it has admitted.

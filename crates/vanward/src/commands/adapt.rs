@@ -8,6 +8,7 @@ mod prove;
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -28,8 +29,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The exit code is 0; with --check, it is 1 if a directive cannot be taken over. It is 78 if the file has a syntax
 /// error, or nothing that can be taken over.
 ///
-/// With --prove, the other proxy and Vanward run side by side on loopback, and get the same generated requests. The
-/// report lists every difference, and what no request reached. The exit code is 0 if nothing differs and everything
+/// With --prove, the other proxy and Vanward run side by side on loopback, and get the same generated requests, and
+/// those of --capture. The report lists every difference, and what no request reached. The exit code is 0 if nothing differs and everything
 /// was reached, 1 for differences, and 98 if something could not be reached or started. It supports nginx, haproxy,
 /// caddy and varnish, which must be installed. HTTP/3, client certificates, and servers of uwsgi, SCGI, gRPC and
 /// memcached are not tested.
@@ -66,8 +67,12 @@ pub(crate) struct AdaptArgs {
     prove: Option<Option<PathBuf>>,
 
     /// Maximum number of generated requests of --prove.
-    #[arg(long, value_name = "N", requires = "prove", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "prove", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     requests: u32,
+
+    /// Also send the requests of this file of `vanward capture` with --prove, before the generated ones.
+    #[arg(long, value_name = "FILE", requires = "prove")]
+    capture: Option<PathBuf>,
 
     /// Seed of the generated requests of --prove.
     #[arg(long, value_name = "N", requires = "prove", default_value_t = 1)]
@@ -89,6 +94,7 @@ Examples:
   vanward adapt traefik /etc/traefik/traefik.yml         with the files of its providers.file
   vanward adapt nginx /etc/nginx/nginx.conf --prove      run both proxies, and compare their answers
   vanward adapt nginx /etc/nginx/nginx.conf --prove vanward.toml
+  vanward adapt nginx nginx.conf --prove --capture monday.capture    with captured requests
   vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
 
 /// A proxy whose configurations can be translated.
@@ -142,7 +148,7 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
         return proved(arguments, candidate.as_deref(), (&name, &text), &adapted, &folder);
     }
     if let Some(output) = &arguments.output
-        && let Err(why) = write_to(output, &adapted.toml, arguments.force)
+        && let Err(why) = write_to(output, &adapted.toml, arguments.force, 0o666)
     {
         return super::fail(super::FAILED, format_args!("{}: {why}", output.display()));
     }
@@ -191,6 +197,16 @@ fn proved(
             return super::fail(super::FAILED, format_args!("{}: {why}", path.display()));
         }
     };
+    let capture = match arguments.capture.as_deref().map(|path| (path, capture_of(path))) {
+        None => None,
+        Some((_, Ok(capture))) => Some(capture),
+        Some((path, Err(why))) => {
+            return super::fail(super::FAILED, format_args!("{}: {why}", path.display()));
+        }
+    };
+    if arguments.requests == 0 && capture.is_none() {
+        return super::fail(super::USAGE, "--requests 0 leaves nothing to send; name a --capture");
+    }
     let asked = prove::ToProve {
         peer,
         name,
@@ -198,10 +214,18 @@ fn proved(
         candidate: &candidate,
         requests: arguments.requests as usize,
         seed: arguments.seed,
+        capture: capture.as_ref(),
         json: arguments.json,
         html: arguments.html.as_deref(),
     };
     prove::run(&asked, &mut |pattern| included(folder, pattern))
+}
+
+/// Reads a file of `vanward capture`.
+#[cfg(feature = "lab")]
+fn capture_of(path: &Path) -> Result<::capture::Capture, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    ::capture::read(&text).map_err(|error| error.to_string())
 }
 
 fn remarks(adapted: &Adapted, name: &str, arguments: &AdaptArgs) -> String {
@@ -296,9 +320,10 @@ fn included(folder: &Path, pattern: &str) -> Result<Vec<(String, String)>, Strin
     paths.into_iter().map(read).collect()
 }
 
-fn write_to(path: &Path, text: &str, force: bool) -> Result<(), String> {
+/// Writes a file with this mode, if it does not exist. `force` overwrites it.
+pub(super) fn write_to(path: &Path, text: &str, force: bool, mode: u32) -> Result<(), String> {
     let mut options = std::fs::OpenOptions::new();
-    options.write(true);
+    options.write(true).mode(mode);
     if force {
         options.create(true).truncate(true)
     } else {

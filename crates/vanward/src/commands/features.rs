@@ -11,7 +11,7 @@ pub(crate) struct Feature {
 pub(crate) const LAB: Feature = Feature {
     name: "lab",
     brings: "lab",
-    commands: &["demo", "lab", "load", "origin"],
+    commands: &["capture", "demo", "lab", "load", "origin"],
     is_built: cfg!(feature = "lab"),
 };
 pub(crate) const FLEET: Feature = Feature {
@@ -25,6 +25,13 @@ pub(crate) const KUBERNETES: Feature = Feature {
     brings: "Kubernetes",
     commands: &[],
     is_built: cfg!(feature = "kubernetes"),
+};
+#[cfg(feature = "lab")]
+pub(crate) const PACKETS: Feature = Feature {
+    name: "packets",
+    brings: "reader of packets",
+    commands: &[],
+    is_built: cfg!(feature = "packets"),
 };
 #[cfg(feature = "lab")]
 pub(crate) const PICTURES: Feature =

@@ -43,6 +43,9 @@ pub(crate) mod fleet;
 pub(crate) mod check;
 /// `vanward adapt`: translates the configuration of another proxy.
 pub(crate) mod adapt;
+/// `vanward capture`: reads captured traffic.
+#[cfg(feature = "lab")]
+pub(crate) mod capture;
 /// `vanward check --costs`: the cost of expressions.
 mod check_costs;
 /// Checks by `vanward check` on this machine.

@@ -12,6 +12,9 @@ mod origin;
 /// Proofs.
 #[cfg(feature = "lab")]
 mod proved;
+/// `vanward capture`.
+#[cfg(feature = "lab")]
+mod captured;
 /// Starts peers.
 mod peers;
 /// Differences that have a reason.

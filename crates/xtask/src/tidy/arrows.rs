@@ -74,6 +74,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("adapt", Layer::Adapting),
     ("gateway", Layer::Adapting),
     ("discover", Layer::Adapting),
+    ("capture", Layer::Words),
     ("prove", Layer::Proving),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),

@@ -34,6 +34,8 @@ use programs::{CheckRefusal, ProofDoors, RunningProgram};
 const REJECTED_MAX: usize = 50;
 /// Listeners that only the candidate has.
 const SPARE_LISTENERS: usize = 16;
+/// Captured requests beyond this number are not sent.
+const CAPTURED_MAX: usize = 100_000;
 /// Requests are sent for at most this long.
 const RUN_MAX: Duration = Duration::from_secs(600);
 /// Concurrent requests that neither arrive nor are refused are queued, and their servers answer after this time.
@@ -49,6 +51,8 @@ pub(super) struct ToProve<'p> {
     pub(super) candidate: &'p str,
     pub(super) requests: usize,
     pub(super) seed: u64,
+    /// Captured requests, which are sent first.
+    pub(super) capture: Option<&'p capture::Capture>,
     pub(super) json: bool,
     /// The file for the page.
     pub(super) html: Option<&'p Path>,
@@ -142,7 +146,9 @@ impl Bench {
         let (their_origins, our_origins) = (start()?, start()?);
         let doors = ProofDoors::take(old.doors.len()).map_err(undecided("no port is free"))?;
         let spare = ProofDoors::take(SPARE_LISTENERS).map_err(undecided("no port is free"))?;
-        let requests = prove::generate(old, asked.seed, asked.requests);
+        let captured = asked.capture.map(|capture| prove::captured(old, capture, CAPTURED_MAX));
+        let mut requests = captured.unwrap_or_default();
+        requests.extend(prove::generate(old, asked.seed, asked.requests, requests.len()));
         let servers = their_origins.addresses.clone();
         let theirs = stand_ins(old, folder.path(), doors.theirs.clone(), servers)
             .map_err(undecided("the temporary folder"))?;
@@ -237,7 +243,15 @@ async fn prove_it(
         reached: &programs::reached(asked.peer, &folder, &theirs),
         replaced,
         closed: &bench.candidate.closed,
+        lacks: asked.capture.map(lacks_of).unwrap_or_default(),
     }))
+}
+
+/// What a capture lacks, and what of it is not sent.
+fn lacks_of(capture: &capture::Capture) -> Vec<String> {
+    let beyond = capture.requests.len().saturating_sub(CAPTURED_MAX);
+    let more = (beyond > 0).then(|| format!("the last {beyond} requests, beyond {CAPTURED_MAX}"));
+    capture.lacks.iter().cloned().chain(more).collect()
 }
 
 /// Copies lists and maps with a relative path, which begin at the folder of the old file.

@@ -36,6 +36,7 @@ pub(super) fn html(proof: &ProofReport, name: &str, beside: &str) -> Result<Stri
     let blocks = proof.reached.iter().map(|(place, count)| vec![place.to_string(), reached_by(*count)]);
     let tolerated = proof.tolerated.iter().map(|(rule, count)| vec![rule.clone(), requests(*count)]);
     let replaced = proof.replaced.iter().map(|replaced| vec![replaced.old.clone(), replaced.new.clone()]);
+    let lacks = proof.lacks.iter().map(|lack| vec![lack.clone(), "not sent".to_owned()]);
     proof_page::render(&Proof {
         title: format!("{name}: {peer} and Vanward"),
         lede: format!("The same requests to {beside} and to Vanward with the new configuration."),
@@ -56,6 +57,7 @@ pub(super) fn html(proof: &ProofReport, name: &str, beside: &str) -> Result<Stri
         blocks: table("Blocks of the old configuration", ["block", "reached by"], blocks.collect()),
         notes: [
             table("Differences without a meaning", ["rule", "requests"], tolerated.collect()),
+            table("Missing from the captured requests", ["what", "effect"], lacks.collect()),
             table("Replaced for the proof", ["old", "stand-in"], replaced.collect()),
         ]
         .into_iter()

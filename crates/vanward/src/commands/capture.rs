@@ -1,0 +1,268 @@
+//! `vanward capture`: reads captured traffic from logs, HAR files and packets, and masks its secrets.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::capture::{Capture, CaptureError, LogReader, LogSource, Mask};
+use rustls::crypto::aws_lc_rs;
+
+/// Longer files are rejected.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Mode of capture files: they have addresses of clients.
+const OWNER_ONLY: u32 = 0o600;
+/// Length of the key of masks.
+const KEY_BYTES: usize = 32;
+
+/// Reads captured traffic and writes it as a capture file.
+///
+/// Sources are access logs, HAR files of browsers, and packets of plain HTTP/1 (pcap, pcapng). `vanward adapt --prove
+/// --capture` sends a capture's requests to the other proxy and to Vanward. Compressed logs come through a pipe, as in
+/// `zcat access.log.gz | vanward capture nginx -`.
+///
+/// Secrets are replaced: passwords, tokens, values of cookies, secret fields and parameters, and bodies. Equal secrets
+/// have equal replacements. Addresses of clients and paths stay. The first line of the file says what the source lacks for a
+/// faithful replay.
+///
+/// The exit code is 0, or 1 if the source has no request that can be read.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CaptureArgs {
+    /// Form of the source.
+    #[arg(value_name = "SOURCE")]
+    source: CaptureSource,
+
+    /// File of the source; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Write the capture to this file, which only its owner can read.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Overwrite the file of --output.
+    #[arg(long, requires = "output")]
+    force: bool,
+
+    /// Format of the log: nginx's `log_format`, or Apache's `LogFormat`.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+
+    /// Names of the request fields that HAProxy captures, in the order of its configuration.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    fields: Vec<String>,
+
+    /// Read only connections to these ports from packets.
+    #[arg(long, value_name = "PORT")]
+    port: Vec<u16>,
+
+    /// Keep the values of fields, cookies and parameters with this name.
+    #[arg(long, value_name = "NAME")]
+    keep: Vec<String>,
+
+    /// File with the key of replacements, at least 32 bytes. Captures with the same key have the same replacements.
+    /// Default: a random key.
+    #[arg(long, value_name = "FILE", conflicts_with = "unmasked")]
+    mask_key: Option<PathBuf>,
+
+    /// Keep secrets, also those in bodies.
+    #[arg(long, conflicts_with = "keep")]
+    unmasked: bool,
+
+    /// Print what was read as JSON on standard output.
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward capture nginx /var/log/nginx/access.log -o monday.capture
+  vanward capture nginx access.log --format '$remote_addr $host \"$request\" $status' -o monday.capture
+  vanward capture haproxy haproxy.log --fields Host,User-Agent -o monday.capture
+  vanward capture caddy access.json -o monday.capture
+  vanward capture har session.har -o session.capture
+  tcpdump -i any -w web.pcap tcp port 80       then: vanward capture pcap web.pcap --port 80 -o web.capture
+  vanward adapt nginx /etc/nginx/nginx.conf --prove --capture monday.capture";
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CaptureSource {
+    /// Access log of nginx
+    Nginx,
+    /// Access log of Apache httpd
+    Apache,
+    /// Log of HAProxy (`option httplog`)
+    Haproxy,
+    /// Access log of Caddy (JSON)
+    Caddy,
+    /// Access log of Traefik (JSON or common)
+    Traefik,
+    /// Access log of Vanward (JSON or combined)
+    Vanward,
+    /// Recording of a browser
+    Har,
+    /// Packets, as tcpdump writes them (pcap, pcapng)
+    Pcap,
+}
+
+impl CaptureSource {
+    fn log(self) -> Option<LogSource> {
+        Some(match self {
+            Self::Nginx => LogSource::Nginx,
+            Self::Apache => LogSource::Apache,
+            Self::Haproxy => LogSource::Haproxy,
+            Self::Caddy => LogSource::Caddy,
+            Self::Traefik => LogSource::Traefik,
+            Self::Vanward => LogSource::Vanward,
+            Self::Har | Self::Pcap => return None,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &CaptureArgs) -> ExitCode {
+    let shown = match arguments.file.as_path() {
+        path if path == Path::new("-") => "standard input".to_owned(),
+        path => path.display().to_string(),
+    };
+    let mask = match mask(arguments) {
+        Ok(mask) => mask,
+        Err(why) => return super::fail(super::FAILED, why),
+    };
+    let reader = match Reader::of(arguments) {
+        Ok(reader) => reader,
+        Err(why) => return super::fail(super::USAGE, why),
+    };
+    let bytes = match bytes_of(&arguments.file) {
+        Ok(bytes) => bytes,
+        Err(why) => return super::fail(super::FAILED, format_args!("{shown}: {why}")),
+    };
+    let mut capture = match reader.read(&bytes) {
+        Ok(capture) => capture,
+        Err(error) => return super::fail(super::FAILED, format_args!("{shown}: {error}")),
+    };
+    if let Some(mask) = &mask {
+        mask.apply(&mut capture);
+    }
+    let text = ::capture::write(&capture);
+    let Some(output) = &arguments.output else {
+        return printed(&text, &summary(&capture, &shown));
+    };
+    if let Err(why) = super::adapt::write_to(output, &text, arguments.force, OWNER_ONLY) {
+        return super::fail(super::FAILED, format_args!("{}: {why}", output.display()));
+    }
+    if arguments.json {
+        let object = serde_json::json!({
+            "source": capture.source, "requests": capture.requests.len(), "skipped": capture.skipped.count,
+            "first_skipped": capture.skipped.first, "masked": capture.is_masked, "lacks": capture.lacks,
+        });
+        return printed(&format!("{object:#}\n"), "");
+    }
+    printed("", &summary(&capture, &shown))
+}
+
+/// Reads one form of sources.
+enum Reader {
+    Log(LogReader),
+    Har,
+    Packets(Vec<u16>),
+}
+
+impl Reader {
+    fn of(arguments: &CaptureArgs) -> Result<Self, String> {
+        let CaptureArgs { source, format, fields, port, .. } = arguments;
+        let refused = |flag: &str, sources: &str| Err(format!("{flag} is for {sources}"));
+        if !port.is_empty() && *source != CaptureSource::Pcap {
+            return refused("--port", "pcap");
+        }
+        let Some(log) = source.log() else {
+            return match source {
+                _ if format.is_some() => refused("--format", "access logs of nginx and Apache"),
+                _ if !fields.is_empty() => refused("--fields", "logs of HAProxy"),
+                CaptureSource::Pcap => match super::features::PACKETS.missing() {
+                    Some(missing) => Err(missing),
+                    None => Ok(Self::Packets(port.clone())),
+                },
+                _ => Ok(Self::Har),
+            };
+        };
+        let mut reader = LogReader::new(log);
+        if let Some(format) = format {
+            reader = reader.with_format(format).map_err(|error| format!("--format: {error}"))?;
+        }
+        let reader = reader.with_captured(fields).map_err(|error| format!("--fields: {error}"))?;
+        Ok(Self::Log(reader))
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Capture, CaptureError> {
+        match self {
+            Self::Log(reader) => reader.read(bytes),
+            Self::Har => ::capture::har(bytes),
+            #[cfg(feature = "packets")]
+            Self::Packets(ports) => ::capture::pcap(bytes, ports),
+            // `of` has refused them.
+            #[cfg(not(feature = "packets"))]
+            Self::Packets(_) => Ok(Capture::default()),
+        }
+    }
+}
+
+/// The mask; none with `--unmasked`.
+fn mask(arguments: &CaptureArgs) -> Result<Option<Mask>, String> {
+    if arguments.unmasked {
+        return Ok(None);
+    }
+    let mut key = [0; KEY_BYTES];
+    match &arguments.mask_key {
+        None => aws_lc_rs::default_provider()
+            .secure_random
+            .fill(&mut key)
+            .map_err(|_| "the system gives no random numbers for the key of masks".to_owned())?,
+        Some(file) => {
+            let failed = |why: String| format!("{}: {why}", file.display());
+            let bytes = std::fs::read(file).map_err(|error| failed(format!("it cannot be read: {error}")))?;
+            let bytes = bytes.first_chunk::<KEY_BYTES>();
+            let short = || failed(format!("a key has at least {KEY_BYTES} bytes: openssl rand -out FILE 32"));
+            key = *bytes.ok_or_else(short)?;
+        }
+    }
+    Ok(Some(Mask::new(key).keeping(&arguments.keep)))
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| format!("it cannot be read: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err("it is longer than 1 GiB: split it".to_owned());
+    }
+    Ok(bytes)
+}
+
+fn summary(capture: &Capture, name: &str) -> String {
+    let requests = match capture.requests.len() {
+        1 => "1 request".to_owned(),
+        count => format!("{count} requests"),
+    };
+    let mut text = format!("{name}: {requests}");
+    if let (count @ 1.., Some(first)) = (capture.skipped.count, &capture.skipped.first) {
+        let _ = write!(text, ", {count} skipped ({first})");
+    }
+    text += if capture.is_masked { "; secrets are masked\n" } else { "; secrets are NOT masked\n" };
+    for lack in &capture.lacks {
+        let _ = writeln!(text, "missing for a faithful replay: {lack}");
+    }
+    text
+}
+
+/// Prints a text on standard output, and another on standard error.
+fn printed(text: &str, aside: &str) -> ExitCode {
+    let _ = std::io::stderr().write_all(aside.as_bytes());
+    match super::demo::print(text) {
+        Err(why) => super::fail(super::FAILED, why),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
