@@ -2,10 +2,12 @@
 
 /// Access control: networks, passwords, authentication servers, rates.
 mod access;
-/// Caching and compression.
+/// Compression.
 mod bodies;
 /// The rewrite phase of servers and locations.
 mod branches;
+/// Caches of responses.
+mod caches;
 /// Servers that a variable chooses.
 mod chosen;
 /// Conditions of `if`.
@@ -34,10 +36,20 @@ mod keys;
 mod locations;
 /// The access log.
 mod logs;
+/// Expressions that look ahead.
+mod look_ahead;
 /// URLs and cookies of servers in responses.
 mod mapped_back;
 /// The blocks `map` and `geo`.
 mod maps;
+/// Locations that send requests on.
+mod onward;
+/// Servers that admit clients.
+mod questions;
+/// Pages that may lead to a location.
+mod referers;
+/// Clients that need no password.
+mod satisfied;
 /// Inheritance of directives: inner blocks hide outer ones.
 mod scope;
 /// Converts servers to hosts and routes.
@@ -102,6 +114,8 @@ struct NginxAdapter<'s> {
     declarations: Declarations<'s>,
     /// The `proxy_pass` directives that had variables.
     passes: BTreeSet<usize>,
+    /// Whether an application gets the requests without a file of the location that is read.
+    has_application: bool,
 }
 
 fn from(directive: &Directive) -> Vec<StatementOrigin> {
@@ -119,6 +133,7 @@ impl<'s> NginxAdapter<'s> {
             named: BTreeSet::new(),
             declarations: Declarations::new(&[], BTreeSet::new()),
             passes: BTreeSet::new(),
+            has_application: false,
         }
     }
 

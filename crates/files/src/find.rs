@@ -70,24 +70,31 @@ pub fn find(
         true => Err(OpenError::NotFound),
         false => root.file(path, places.links, waits),
     };
+    let is_there = |path: &[u8]| match root.file(path, places.links, waits) {
+        Ok(OpenedPath::File(_)) => Ok(true),
+        Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => Ok(false),
+        Err(error) => Err(error),
+    };
     let found = match form {
         PathForm::File => match open(path) {
             Ok(OpenedPath::File(file)) => Some((path.to_vec(), file)),
             // The slash is only worth a redirect if something is sent below it.
-            Ok(OpenedPath::Directory)
-                if places.goes_on && !places.lists && index(path, places, open)?.is_none() =>
-            {
-                None
-            }
+            Ok(OpenedPath::Directory) if places.goes_on => match index(path, places, open, is_there)? {
+                IndexMatch::Script => return Err(OpenError::NotFound),
+                IndexMatch::None if !places.lists => None,
+                _ => return Ok(PathMatch::WithoutSlash),
+            },
             Ok(OpenedPath::Directory) => return Ok(PathMatch::WithoutSlash),
             Err(OpenError::NotFound) => None,
             Err(error) => return Err(error),
         },
-        PathForm::Directory => match index(path, places, open)? {
-            None if places.lists && matches!(open(path), Ok(OpenedPath::Directory)) => {
+        PathForm::Directory => match index(path, places, open, is_there)? {
+            IndexMatch::File(path, file) => Some((path, file)),
+            IndexMatch::Script => return Err(OpenError::NotFound),
+            IndexMatch::None if places.lists && matches!(open(path), Ok(OpenedPath::Directory)) => {
                 return Ok(PathMatch::Directory);
             }
-            found => found,
+            IndexMatch::None => None,
         },
     };
     let (path, file) = match (found, places.fallback) {
@@ -102,24 +109,39 @@ pub fn find(
     Ok(PathMatch::File(FoundFile { path, file, siblings }))
 }
 
+/// The index of a directory.
+enum IndexMatch {
+    File(Vec<u8>, OpenFile),
+    /// A script, which is no file for clients: the server runs it.
+    Script,
+    None,
+}
+
 /// Opens the first index file that exists.
 fn index(
     directory: &[u8],
     places: &FileRoots<'_>,
     open: impl Fn(&[u8]) -> Result<OpenedPath, OpenError>,
-) -> Result<Option<(Vec<u8>, OpenFile)>, OpenError> {
+    is_there: impl Fn(&[u8]) -> Result<bool, OpenError>,
+) -> Result<IndexMatch, OpenError> {
     for name in places.index {
         let path = match directory {
             b"." => name.as_bytes().to_vec(),
             directory => [directory, b"/", name.as_bytes()].concat(),
         };
+        if places.is_script(&path) {
+            match is_there(&path)? {
+                true => return Ok(IndexMatch::Script),
+                false => continue,
+            }
+        }
         match open(&path) {
-            Ok(OpenedPath::File(file)) => return Ok(Some((path, file))),
+            Ok(OpenedPath::File(file)) => return Ok(IndexMatch::File(path, file)),
             Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok(IndexMatch::None)
 }
 
 fn siblings(
@@ -214,6 +236,9 @@ mod tests {
         let index_php = ["a.php".to_owned(), "app.html".to_owned()];
         let beside_scripts =
             FileRoots { scripts: Some(".php"), precompressed: true, index: &index_php, ..goes_on };
+        let listed_beside_scripts = FileRoots { lists: true, ..beside_scripts };
+        let index_gone = ["gone.php".to_owned(), "app.html".to_owned()];
+        let without_script = FileRoots { index: &index_gone, ..beside_scripts };
         let all = FileRoots { fallback: Some("app.html"), lists: true, precompressed: true, ..indexed };
         for (path, form, places, expected) in [
             ("page", File, plain, "page"),
@@ -246,7 +271,10 @@ mod tests {
             ("a.php", File, plain, "a.php"),
             ("a.php", File, beside_scripts, "not found"),
             ("b.PhP", File, beside_scripts, "not found"),
-            (".", Directory, beside_scripts, "app.html"),
+            // The first index that exists decides: here a script, which is for the server.
+            (".", Directory, beside_scripts, "not found"),
+            (".", Directory, listed_beside_scripts, "not found"),
+            (".", Directory, without_script, "app.html"),
             ("page", File, beside_scripts, "page br gzip"),
             ("php", File, beside_scripts, "not found"),
             ("page", File, all, "page br gzip"),

@@ -145,6 +145,10 @@ pub(crate) const FREE_SERVER_FIELDS: [&str; 10] = [
 const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];
 /// Parts of the pages of nginx, HAProxy and Varnish.
 const OWN_PAGES: [&str; 3] = ["<center>nginx", "<html><body><h1>", "<p>Varnish cache server</p>"];
+/// The ETag of all responses of stand-ins of servers.
+const ORIGIN_TAG: &str = "\"proof\"";
+/// A line in each page of a stand-in of a server.
+pub const ORIGIN_LINE: &str = "A line of a page that can be compressed.";
 /// Shown texts are cut, in characters.
 const SHOWN_MAX: usize = 200;
 
@@ -162,6 +166,8 @@ struct OutcomeSide {
     seen: Vec<SeenRequest>,
     /// The proxy wrote the response, and the configuration has no page for it.
     is_own: bool,
+    /// The body is that of a stand-in of a server.
+    is_of_server: bool,
 }
 
 impl Comparer<'_> {
@@ -171,7 +177,7 @@ impl Comparer<'_> {
         theirs: &ProofOutcome,
         ours: &ProofOutcome,
     ) -> Vec<ProofDifference> {
-        let (theirs, ours) = (self.side(self.theirs, theirs), self.side(self.ours, ours));
+        let (theirs, ours) = (self.side(self.theirs, request, theirs), self.side(self.ours, request, ours));
         let mut found = FoundDifferences { request: request.number, all: Vec::new() };
         let (their_status, our_status) = (theirs.answer.status, ours.answer.status);
         let is_refused = REFUSALS.contains(&their_status) && theirs.seen.is_empty();
@@ -185,7 +191,8 @@ impl Comparer<'_> {
         }
         if is_elsewhere
             && !is_open
-            && let Some(rule) = rules::of_queries(self.old, request)
+            && let Some(rule) =
+                rules::of_queries(self.old, request).or_else(|| rules::of_raw_paths(self.old, request))
         {
             self.tolerate(rule, request);
             return Vec::new();
@@ -228,7 +235,7 @@ impl Comparer<'_> {
         self.tolerated.entry(rule).or_default().insert(request.number);
     }
 
-    fn side(&self, stand_ins: &StandIns, outcome: &ProofOutcome) -> OutcomeSide {
+    fn side(&self, stand_ins: &StandIns, request: &ProofRequest, outcome: &ProofOutcome) -> OutcomeSide {
         let original = |text: &str| stand_ins.original(self.old, text);
         let of_fields = |fields: &[(String, String)]| {
             fields.iter().map(|(name, value)| (name.clone(), original(value))).collect::<Vec<_>>()
@@ -247,8 +254,11 @@ impl Comparer<'_> {
             .collect();
         // Requests of the proxy's own may come in any order.
         seen.sort_by(|one, other| (&one.target, one.server).cmp(&(&other.target, other.server)));
-        let is_own = seen.is_empty() && is_own_page(&answer);
-        OutcomeSide { answer, seen, is_own }
+        let is_of_server = has_text(&answer, ORIGIN_LINE) || answer.field("etag") == Some(ORIGIN_TAG);
+        // Servers may have been asked whether to admit the client. A response to HEAD has no text.
+        let shows_text = request.method != "HEAD" || is_of_server;
+        let is_own = is_own_page(&answer) && (seen.is_empty() || has_own_text(&answer) || !shows_text);
+        OutcomeSide { answer, seen, is_own, is_of_server }
     }
 
     /// A line with the status, and the servers that were asked.
@@ -303,7 +313,9 @@ impl Comparer<'_> {
             }
             // An empty query is none.
             if their.target.trim_end_matches('?') != our.target.trim_end_matches('?') {
-                match rules::of_target(self.old.peer, request, is_asked(our)) {
+                let targets = (their.target.as_str(), our.target.as_str());
+                let rule = rules::of_target(self.old.peer, request, is_asked(our), targets);
+                match rule.or_else(|| rules::of_raw_paths(self.old, request)) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::Target, their.target.clone(), our.target.clone()),
                 }
@@ -341,7 +353,7 @@ impl Comparer<'_> {
         if theirs.answer.status == 416 {
             return;
         }
-        let (coded, own) = (is_coded(theirs) || is_coded(ours), theirs.is_own && ours.seen.is_empty());
+        let (coded, own) = (is_coded(theirs) || is_coded(ours), theirs.is_own && !ours.is_of_server);
         for name in names(&theirs.answer.fields, &ours.answer.fields) {
             let (mut their, mut our) =
                 (values(&theirs.answer.fields, &name), values(&ours.answer.fields, &name));
@@ -377,7 +389,7 @@ impl Comparer<'_> {
         if theirs.answer.body == ours.answer.body || is_range || is_coded(theirs) || is_coded(ours) {
             return;
         }
-        if theirs.is_own && ours.seen.is_empty() {
+        if theirs.is_own && !ours.is_of_server {
             return self.tolerate(rules::OWN, request);
         }
         let shown = |side: &OutcomeSide| {
@@ -409,10 +421,18 @@ fn without_share(value: &mut String) -> &str {
 
 /// Whether a proxy wrote the page itself: with nothing from the configuration in it.
 fn is_own_page(answer: &ProofAnswer) -> bool {
-    let text = String::from_utf8_lossy(&answer.body);
-    let is_page = OWN_PAGES.iter().any(|part| text.contains(part));
+    let is_page = has_own_text(answer);
     let is_coded = answer.field("content-encoding").is_some();
     is_page || answer.status >= 300 && answer.body.is_empty() || answer.status >= 400 && is_coded
+}
+
+/// Whether the body is that of a page of the old proxy.
+fn has_own_text(answer: &ProofAnswer) -> bool {
+    OWN_PAGES.iter().any(|part| has_text(answer, part))
+}
+
+fn has_text(answer: &ProofAnswer, part: &str) -> bool {
+    String::from_utf8_lossy(&answer.body).contains(part)
 }
 
 /// A URL on the requested host becomes a path. The case of hosts and an empty query have no meaning.

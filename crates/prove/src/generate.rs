@@ -5,6 +5,9 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use adapt::statements::Statement;
+
+use crate::OldProxy;
 use crate::old::{OldCondition, OldConfiguration, OldRule, Site, StatementPlace};
 use crate::pattern::{Random, TextPattern};
 use crate::request::{OriginBehaviour, ProofRequest, RequestRow};
@@ -216,12 +219,25 @@ impl RequestGenerator<'_> {
         ] {
             self.add(ProofRequest { behaviour, ..request.clone() });
         }
+        if self.asks_for_agents() {
+            let mut browser = request.clone();
+            set_field(&mut browser, "User-Agent", Some("Mozilla/5.0 (proof)".to_owned()));
+            self.add(browser);
+        }
         self.add(request.clone().upgraded());
         for method in ["GET", "POST"] {
             let mut request = request.clone();
             self.set_method(&mut request, method);
             self.add_http2(request);
         }
+    }
+
+    /// Whether clients without User-Agent may be refused, before other conditions are asked.
+    fn asks_for_agents(&self) -> bool {
+        let is_agent = |statement: &Statement| {
+            statement.name == "map" && statement.word(0).eq_ignore_ascii_case("$http_user_agent")
+        };
+        self.old.peer == OldProxy::Nginx && self.old.any(&is_agent)
     }
 
     /// Meets all conditions of a rule but one, which it nearly meets.
@@ -231,7 +247,8 @@ impl RequestGenerator<'_> {
             | OldCondition::Path(pattern)
             | OldCondition::Field(_, pattern)
             | OldCondition::Cookie(_, pattern)
-            | OldCondition::Argument(_, pattern) => pattern.nearly(&mut self.random),
+            | OldCondition::Argument(_, pattern)
+            | OldCondition::Query(pattern) => pattern.nearly(&mut self.random),
             OldCondition::Methods(_) => vec!["PROPFIND".to_owned()],
             // A stranger, and clients in the other networks: exceptions are among them.
             OldCondition::Clients(networks) => {
@@ -396,6 +413,11 @@ impl RequestGenerator<'_> {
                 let sign = if request.target.contains('?') { '&' } else { '?' };
                 request.target += &format!("{sign}{name}={}", as_target(&value));
             }
+            OldCondition::Query(pattern) => {
+                let query = text(pattern).unwrap_or_default();
+                let sign = if request.target.contains('?') { '&' } else { '?' };
+                request.target += &format!("{sign}{}", as_target(&query));
+            }
             OldCondition::Clients(networks) => {
                 let is_wanted = |network: &&String| near.is_none_or(|near| near == network.as_str());
                 let inside = networks
@@ -473,7 +495,6 @@ fn as_target(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::OldProxy;
     use crate::old::OldDoor;
 
     fn old(rules: &[(usize, &[OldCondition])]) -> OldConfiguration {
@@ -510,13 +531,14 @@ mod tests {
             OldCondition::Field("X-A".to_owned(), text("b")),
             OldCondition::Cookie("c".to_owned(), text("d")),
             OldCondition::Argument("e".to_owned(), text("f")),
+            OldCondition::Query(text("<g>")),
             OldCondition::Clients(vec!["10.0.0.0/8".to_owned()]),
         ];
         let made = generate(&old(&[(1, &conditions)]), 1, 1000, 0);
         let first = &made[0];
         let fields =
             [("X-A", "b"), ("Cookie", "c=d")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert!(first.path().ends_with(".php") && first.target.ends_with("?e=f"), "{first:?}");
+        assert!(first.path().ends_with(".php") && first.target.ends_with("?e=f&<g>"), "{first:?}");
         assert_eq!((first.method.as_str(), &first.fields[..]), ("PURGE", &fields[..]));
         assert_eq!(first.network.as_deref(), Some("10.0.0.0/8"));
         let near: [fn(&ProofRequest) -> bool; 5] = [

@@ -42,7 +42,7 @@ mod json;
 pub use answer::{ProofAnswer, ProofOutcome, ResponseWire, SeenRequest};
 pub use candidate::{ProofCandidate, candidate};
 pub use captured::captured;
-pub use compare::{Aspect, MISSING_SCRIPT, ProofDifference};
+pub use compare::{Aspect, MISSING_SCRIPT, ORIGIN_LINE, ProofDifference};
 pub use generate::generate;
 pub use json::json;
 pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, StatementPlace};

@@ -178,7 +178,7 @@ impl NginxFacts<'_> {
         };
         match statement.name.as_str() {
             "location" => {
-                let conditions = vec![location(statement)];
+                let conditions = vec![within(base, location(statement))];
                 rules.push(OldRule { place: StatementPlace::of(statement), conditions: conditions.clone() });
                 inside(self, conditions, rules);
             }
@@ -297,6 +297,23 @@ fn location(statement: &Statement) -> OldCondition {
         "~*" => OldCondition::Path(expression(&text, true)),
         named if named.starts_with('@') => OldCondition::ServerError,
         prefix => OldCondition::Path(TextPattern::Prefix(prefix.to_owned())),
+    }
+}
+
+/// The condition of a location within another one: an expression for the end of a path begins with the outer prefix.
+fn within(outer: &[OldCondition], own: OldCondition) -> OldCondition {
+    let prefix = outer.iter().find_map(|condition| match condition {
+        OldCondition::Path(TextPattern::Prefix(prefix)) if prefix != "/" => Some(prefix),
+        _ => None,
+    });
+    match (prefix, own) {
+        (Some(prefix), OldCondition::Path(TextPattern::Regex { pattern, any_case }))
+            if !pattern.starts_with('^') =>
+        {
+            let pattern = format!("^{}.*(?:{pattern})", regex_syntax::escape(prefix));
+            OldCondition::Path(TextPattern::Regex { pattern, any_case })
+        }
+        (_, own) => own,
     }
 }
 

@@ -98,6 +98,8 @@ pub(crate) enum OldCondition {
     Field(String, TextPattern),
     Cookie(String, TextPattern),
     Argument(String, TextPattern),
+    /// The whole query.
+    Query(TextPattern),
     /// Networks and addresses.
     Clients(Vec<String>),
     /// A name and a password, as the stand-in of the file has it.
@@ -159,7 +161,7 @@ impl OldConfiguration {
     /// Whether the old proxy stores responses.
     pub(crate) fn has_cache(&self) -> bool {
         fn is_stored(statement: &Statement) -> bool {
-            statement.name == "proxy_cache" && statement.word(0) != "off"
+            ["proxy_cache", "fastcgi_cache"].contains(&statement.name.as_str()) && statement.word(0) != "off"
                 || statement.inner().iter().any(is_stored)
         }
         self.peer == OldProxy::Varnish || self.statements.iter().any(is_stored)

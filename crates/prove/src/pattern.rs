@@ -4,7 +4,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Longer examples are cut.
 const EXAMPLE_MAX: usize = 200;
-const REPEATED_MAX: u32 = 16;
+const REPEATED_MAX: u32 = 64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TextPattern {
@@ -216,6 +216,7 @@ mod tests {
             regex(r"^/user/([0-9]{2,})/[^/]+$", false),
             regex("^(curl|wget)", true),
             regex(r"^[\w-]+\.example\.com$", false),
+            regex(r"^.+-[0-9a-f]{32}\.css$", true),
         ];
         for pattern in patterns {
             let mut random = Random::new(1);

@@ -34,7 +34,7 @@ use crate::context::seen::{self, RequestFields, SeenConditions};
 use crate::exchange::ExchangeState;
 use crate::failure::Failure;
 use crate::shared::tracing;
-pub(crate) use action::{LocalResponse, act};
+pub(crate) use action::{LocalResponse, act, take_else_path};
 
 /// Longest request ID that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 128;

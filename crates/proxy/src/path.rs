@@ -331,6 +331,9 @@ async fn without_server(
     if let Ok(None) = &outcome {
         let Exchange { ctx, routed, memory, .. } = exchange;
         routed.upstream.set(ctx.snapshot.plan.routes[routed.route].upstream);
+        if let Some(rewrite) = policies.else_path() {
+            gate::take_else_path(ctx, policies, rewrite, routed, &mut memory.request)?;
+        }
         copy(ctx, policies, routed, &mut memory.request);
     }
     outcome

@@ -1,17 +1,22 @@
 //! Options of routes other than the content: networks, passwords, rates, fields, error pages, timeouts.
 
-use super::conditions::TestedCondition;
+use super::conditions::{TestedCondition, VariableTest};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::truth::NginxCondition;
-use super::{NginxAdapter, conditions, content, from, locations, values};
+use super::truth::{Binding, NginxCondition};
+use super::variables::VariableValue;
+use super::{NginxAdapter, conditions, content, from, locations, upstreams, values};
 use crate::RemarkKind;
-use crate::draft::{DraftValue, StatementOrigin};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::values as written;
 
 /// An option of a draft: edits of responses with the statuses for which nginx adds fields.
 pub(super) const OF_SUCCESSES: &str = "response_headers of successes";
+/// The beginning of the names of such options with other conditions.
+pub(super) const IF: &str = "response_headers if ";
+/// The condition of responses of servers, beside files.
+const OF_SERVERS: &str = "has(server.name)";
 pub(super) const SUCCESSES: &str = "response.status in [200, 201, 204, 206, 301, 302, 303, 304, 307, 308]";
 
 /// Directives that remove fields of servers.
@@ -72,14 +77,15 @@ impl<'s> NginxAdapter<'s> {
         self.password(scope, entry);
         self.rates(scope, entry);
         self.concurrency(scope, entry);
-        self.response_headers(script, entry);
+        self.response_headers_of_both(scope, script, entry);
         self.error_pages(scope, server, entry);
         self.compression(scope, entry);
         if let Some(question) = scope.one("auth_request")
             && question.word(0) != "off"
         {
-            self.question(question, server, entry);
+            self.question(question, scope, server, entry);
         }
+        self.satisfied_by_any(scope, entry);
         self.logged(scope, entry);
     }
 
@@ -324,6 +330,56 @@ impl<'s> NginxAdapter<'s> {
         }
     }
 
+    /// Translates `add_header` and `proxy_hide_header` of a location with files, and of the one whose server answers for
+    /// missing files.
+    fn response_headers_of_both(
+        &mut self,
+        of_files: &BlockScope<'s>,
+        of_server: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) {
+        let numbers = |scope: &BlockScope<'s>| {
+            ["add_header", "expires"]
+                .map(|name| scope.all(name).iter().map(|directive| directive.number).collect::<Vec<_>>())
+        };
+        if numbers(of_files) == numbers(of_server) || entry.options.get("files").is_none() {
+            return self.response_headers(of_server, entry);
+        }
+        let mut files = RouteEntry { options: DraftTable::default(), ..entry.clone() };
+        self.response_headers(of_files, &mut files);
+        let mut asked = files.clone();
+        asked.options = DraftTable::default();
+        if let Some((upstream, origins)) = entry.options.option("upstream") {
+            asked.options.set("upstream", upstream, origins);
+        }
+        self.response_headers(of_server, &mut asked);
+        asked.options.without("upstream");
+        let negated = format!("!{OF_SERVERS}");
+        for (made, when) in [(files, negated.as_str()), (asked, OF_SERVERS)] {
+            let names: Vec<String> = made.options.pairs().map(|(name, _)| name.to_owned()).collect();
+            for name in names {
+                let Some((value, origins)) = made.options.option(&name) else { continue };
+                let name = match name.as_str() {
+                    "response_headers" => format!("{IF}{when}"),
+                    OF_SUCCESSES => format!("{IF}{when} && {SUCCESSES}"),
+                    name => match name.strip_prefix(IF) {
+                        Some(other) => format!("{IF}{when} && ({other})"),
+                        None => name.to_owned(),
+                    },
+                };
+                match (value, entry.options.get(&name)) {
+                    // Values of the route.
+                    (DraftValue::Table(pairs), Some(_)) => {
+                        for (key, value) in pairs {
+                            entry.options.extend(&name, (&key, value), origins.clone());
+                        }
+                    }
+                    (value, _) => entry.options.set(&name, value, origins),
+                }
+            }
+        }
+    }
+
     /// Translates `add_header` and `proxy_hide_header`.
     pub(super) fn response_headers(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let is_server = entry.has_server();
@@ -397,6 +453,13 @@ impl<'s> NginxAdapter<'s> {
     /// Translates `expires` for responses of servers.
     fn expires(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         if let Some(expires) = scope.one("expires") {
+            if expires.word(0).starts_with('$') && expires.words.len() == 1 {
+                if let Err(why) = self.computed_expires(expires, scope, entry) {
+                    let instead = "set Cache-Control in `response_headers`";
+                    self.note(expires, RemarkKind::Refused, &why, instead);
+                }
+                return;
+            }
             match content::cache_control(&expires.words) {
                 Some(Some(value)) => {
                     self.header(OF_SUCCESSES, "set", "Cache-Control", value, expires, entry);
@@ -411,6 +474,95 @@ impl<'s> NginxAdapter<'s> {
                 ),
             }
         }
+    }
+
+    /// Translates `expires` with a variable that has one of several constants.
+    ///
+    /// # Errors
+    /// Why it has no translation.
+    fn computed_expires(
+        &mut self,
+        expires: &'s Directive,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) -> Result<(), String> {
+        let name = expires.word(0).trim_start_matches(['$', '{']).trim_end_matches('}');
+        let mut resolved = self.declarations.text(expires.word(0), scope.sets())?;
+        resolved.value = resolved.value.map(&mut |leaf: &VariableValue| {
+            let text = leaf.as_constant().ok_or("its times depend on other variables")?;
+            let words = if text.is_empty() { "off" } else { text };
+            let lifetime = content::cache_control(&[words.to_owned()]).ok_or(format!("{text} is no time"))?;
+            Ok::<_, String>(VariableValue::constant(lifetime.as_deref().unwrap_or_default()))
+        })?;
+        let is_there = VariableTest::Equal { value: VariableValue::constant(""), is_not: true };
+        let is_there = self.condition(&resolved, &is_there, name)?;
+        let value = self.known_value(name, &resolved, Some(entry))?;
+        let successes = NginxCondition::Text(SUCCESSES.to_owned(), Binding::Comparison);
+        let when = NginxCondition::all(vec![is_there, successes]).written();
+        self.header(&format!("{IF}{when}"), "set", "Cache-Control", format!("${{{value}}}"), expires, entry);
+        self.note(expires, RemarkKind::Differs, "Cache-Control is sent, and no Expires", "");
+        Ok(())
+    }
+
+    /// Translates `mirror` of a route with a server.
+    pub(super) fn mirror(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
+        let mirrors = scope.all("mirror");
+        let Some((mirror, more)) = mirrors.split_first().filter(|(mirror, _)| mirror.word(0) != "off") else {
+            return;
+        };
+        for other in more {
+            self.note(other, RemarkKind::Refused, "a route has one mirror", "leave one of them out");
+        }
+        let (pairs, origins) = match self.copies(mirror, server) {
+            Ok(copies) => copies,
+            Err(why) => {
+                let instead = "write `mirror = { upstream = \"NAME\" }` in the route";
+                return self.note(mirror, RemarkKind::Refused, &why, instead);
+            }
+        };
+        entry.options.set("mirror", DraftValue::Table(pairs), origins);
+        let bodies = scope.one("mirror_request_body");
+        let size = if bodies.is_some_and(|bodies| bodies.word(0) == "off") { "0" } else { "16MiB" };
+        let from = bodies.map(|bodies| vec![StatementOrigin::Directive(bodies.number)]).unwrap_or_default();
+        entry.options.extend("mirror", ("bodies", size.into()), from);
+    }
+
+    /// The option `mirror`, from the location of the copies.
+    ///
+    /// # Errors
+    /// Why it has no translation.
+    fn copies(&mut self, mirror: &'s Directive, server: &'s Directive) -> Result<OptionPairs, String> {
+        let is_it = |block: &&Directive| {
+            block.name == "location"
+                && locations::LocationMatch::from_location(block).path() == Some(mirror.word(0))
+        };
+        let block = server.inner().iter().find(is_it).ok_or("there is no such location")?;
+        let pass = block.inner().iter().find(|inner| inner.name == "proxy_pass");
+        let pass = pass.ok_or("its location leads to no server")?;
+        if !pass.word(0).ends_with("$request_uri") {
+            return Err("copies have the path of the request".to_owned());
+        }
+        let scope = BlockScope::from_level(server.inner()).within(block.inner());
+        let target = upstreams::target(pass.word(0), &pass.name).map_err(|(why, _)| why.to_owned())?;
+        let name = self.upstream(&target, pass, &scope).ok_or("its servers were not taken over")?;
+        let mut pairs = vec![("upstream".to_owned(), name.into())];
+        let mut origins = from(mirror);
+        origins.extend(from(block));
+        origins.extend(from(pass));
+        for set in block.inner().iter().filter(|inner| inner.name == "proxy_set_header") {
+            let is_mark = set.word(1) == "1" && is_field_name(set.word(0)) && pairs.len() == 1;
+            match set.word(0).to_ascii_lowercase().as_str() {
+                "host" | "content-length" => {}
+                _ if is_mark => pairs.push(("mark".to_owned(), set.word(0).into())),
+                _ => {
+                    let why = "copies have the fields of the request";
+                    self.note(set, RemarkKind::Refused, why, "write `mark` of `mirror`");
+                    continue;
+                }
+            }
+            origins.extend(from(set));
+        }
+        Ok((pairs, origins))
     }
 
     /// Adds a field to `set` or `add` of an option.
@@ -439,45 +591,7 @@ impl<'s> NginxAdapter<'s> {
         entry: &mut RouteEntry,
     ) {
         for page in scope.all("error_page") {
-            let Some((uri, codes)) = page.words.split_last() else { continue };
-            if entry.has_server() {
-                match self.error_server(page, scope, server, entry) {
-                    Ok(false) => {}
-                    Ok(true) => continue,
-                    Err(why) => {
-                        let instead = "write `on_status` of the [[route]]: docs/fallbacks.md";
-                        self.note(page, RemarkKind::Refused, &why, instead);
-                        continue;
-                    }
-                }
-            }
-            let are_codes = codes.iter().all(|code| code.parse::<u16>().is_ok());
-            let file = match page_of(uri, scope, server) {
-                ErrorPageTarget::File(file) if are_codes => file,
-                ErrorPageTarget::Asked(handler) if are_codes => {
-                    let why =
-                        format!("an error page is a file here, and `{}` answers for {uri}", handler.name);
-                    self.note(
-                        page,
-                        RemarkKind::Refused,
-                        &why,
-                        "save the page to a file, and write that into `error_pages`",
-                    );
-                    continue;
-                }
-                _ => {
-                    let why = "an error page is a file here, and the status stays";
-                    let instead =
-                        "write the file into `error_pages`, or `fallback` of `files` for an application";
-                    self.note(page, RemarkKind::Refused, why, instead);
-                    continue;
-                }
-            };
-            for code in
-                codes.iter().filter(|code| code.parse::<u16>().is_ok_and(|code| (400..600).contains(&code)))
-            {
-                entry.options.extend("error_pages", (code, file.as_str().into()), from(page));
-            }
+            self.error_page(page, scope, server, entry);
         }
         if let Some(intercept) = scope.one("proxy_intercept_errors")
             && entry.has_server()
@@ -491,7 +605,55 @@ impl<'s> NginxAdapter<'s> {
             }
         }
     }
+
+    /// Translates an `error_page`.
+    pub(super) fn error_page(
+        &mut self,
+        page: &'s Directive,
+        scope: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
+        let Some((uri, codes)) = page.words.split_last() else { return };
+        // `forward_auth` sends these clients away.
+        if self.signs_in(scope, server).is_some_and(|(known, ..)| known.number == page.number) {
+            return;
+        }
+        if entry.has_server() {
+            match self.error_server(page, scope, server, entry) {
+                Ok(false) => {}
+                Ok(true) => return,
+                Err(why) => {
+                    let instead = "write `on_status` of the [[route]]: docs/fallbacks.md";
+                    return self.note(page, RemarkKind::Refused, &why, instead);
+                }
+            }
+        }
+        let are_codes = codes.iter().all(|code| code.parse::<u16>().is_ok());
+        let file = match page_of(uri, scope, server) {
+            ErrorPageTarget::File(file) if are_codes => file,
+            ErrorPageTarget::Asked(handler) if are_codes => {
+                let why = format!("an error page is a file here, and `{}` answers for {uri}", handler.name);
+                let instead = "save the page to a file, and write that into `error_pages`";
+                return self.note(page, RemarkKind::Refused, &why, instead);
+            }
+            _ => {
+                let why = "an error page is a file here, and the status stays";
+                let instead =
+                    "write the file into `error_pages`, or `fallback` of `files` for an application";
+                return self.note(page, RemarkKind::Refused, why, instead);
+            }
+        };
+        for code in
+            codes.iter().filter(|code| code.parse::<u16>().is_ok_and(|code| (400..600).contains(&code)))
+        {
+            entry.options.extend("error_pages", (code, file.as_str().into()), from(page));
+        }
+    }
 }
+
+/// An option that is a table, and its origins.
+type OptionPairs = (Vec<(String, DraftValue)>, Vec<StatementOrigin>);
 
 enum ErrorPageTarget<'s> {
     File(String),
@@ -508,8 +670,12 @@ fn page_of<'s>(uri: &str, scope: &BlockScope<'s>, server: &'s Directive) -> Erro
     }
     let blocks = locations::leading_to(uri, server.inner());
     let answers = |directive: &&Directive| content::answers_without_files(&directive.name);
-    if let Some(handler) = blocks.first().and_then(|block| block.inner().iter().find(answers)) {
-        return ErrorPageTarget::Asked(handler);
+    if let Some(block) = blocks.first()
+        && let Some(handler) = block.inner().iter().find(answers)
+    {
+        let file =
+            (handler.name == "alias").then(|| locations::aliased(block, handler.word(0), uri)).flatten();
+        return file.map_or(ErrorPageTarget::Asked(handler), ErrorPageTarget::File);
     }
     let root = |level: &'s [Directive]| level.iter().rev().find(|directive| directive.name == "root");
     let own = blocks.iter().map(|block| block.inner()).chain([server.inner()]).find_map(root);

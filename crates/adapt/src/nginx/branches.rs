@@ -11,7 +11,7 @@ use super::syntax::Directive;
 use super::truth::NginxCondition;
 use super::values::split_name;
 use super::variables::{ResolvedVariable, SetVariables, TextPart, ValueTest, VariableValue};
-use super::{NginxAdapter, fallbacks, fastcgi, from};
+use super::{NginxAdapter, fallbacks, fastcgi, from, referers};
 use crate::RemarkKind;
 use crate::draft::StatementOrigin;
 use crate::{rules, values};
@@ -92,6 +92,7 @@ impl<'s> NginxAdapter<'s> {
             closed: None,
         };
         let is_server = block.name == "server";
+        referers::set(scope, &mut phase.sets);
         for directive in scope.own() {
             if phase.is_final
                 || phase.closed.is_some()
@@ -111,6 +112,9 @@ impl<'s> NginxAdapter<'s> {
                 "rewrite" if is_server => {
                     let alive = phase.alive.clone();
                     self.add_answer(directive, directive, &alive, &mut phase);
+                }
+                "rewrite" if is_redirect(directive) && is_beside_content(scope) => {
+                    self.moved_by_path(directive, &mut phase);
                 }
                 "return" => {
                     // An `if` that holds gives the response its fields.
@@ -203,6 +207,28 @@ impl<'s> NginxAdapter<'s> {
             phase.contents.push(branch);
         }
         phase.forget_groups();
+    }
+
+    /// Reads a `rewrite` of a location that redirects the requests whose path matches.
+    fn moved_by_path(&mut self, rewrite: &'s Directive, phase: &mut RewritePhase<'s>) {
+        let words = ["($uri".to_owned(), "~".to_owned(), format!("{})", rewrite.word(0))];
+        let made = self.tested(&words, &phase.sets).and_then(|tested| {
+            let pattern = match from_root(rewrite.word(0), rewrite.word(1)) {
+                Some(pattern) => values::expression(&pattern, false)?,
+                None => values::expression(rewrite.word(0), false)?,
+            };
+            Ok((phase.alive.and(tested), pattern))
+        });
+        match made {
+            Ok((tested, pattern)) => {
+                let mut branch = phase.branch(rewrite, Some(rewrite), &tested);
+                branch.pattern = Some(pattern);
+                phase.answers.push(branch);
+            }
+            Err(why) => {
+                self.note(rewrite, RemarkKind::Refused, &why, "write a [[route]] with `redirect` by hand");
+            }
+        }
     }
 
     /// Gives the groups of an `if` their values: numbers within the block, names for all that follows.
@@ -437,6 +463,19 @@ fn text_of(value: &VariableValue) -> Option<String> {
         TextPart::NginxFact(name) => Some(format!("${{{name}}}")),
     };
     parts.iter().map(part).collect()
+}
+
+/// An expression whose first group is the whole path, without the first slash in that group, if the target begins with it.
+pub(super) fn from_root(pattern: &str, target: &str) -> Option<String> {
+    let rest = ["^(.+)", "^(.*)"].iter().find_map(|begin| pattern.strip_prefix(begin))?;
+    target.starts_with("$1").then(|| format!("^/(.*){rest}"))
+}
+
+/// Whether a location has more than a `rewrite`.
+fn is_beside_content(scope: &BlockScope<'_>) -> bool {
+    ["try_files", "proxy_pass", "fastcgi_pass", "root", "alias", "return"]
+        .iter()
+        .any(|name| scope.own().iter().any(|directive| directive.name == *name))
 }
 
 /// Whether a `rewrite` answers, rather than to change the path.

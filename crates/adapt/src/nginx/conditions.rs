@@ -2,9 +2,9 @@
 
 use regex::RegexBuilder;
 
-use super::NginxAdapter;
 use super::truth::{Binding, NginxCondition};
 use super::variables::{ResolvedVariable, SetVariables, TextPart, ValueTest, VariableValue, expression_of};
+use super::{NginxAdapter, look_ahead};
 use crate::draft::StatementOrigin;
 use crate::rules::literal;
 use crate::values;
@@ -89,10 +89,20 @@ impl NginxAdapter<'_> {
                 resolved.used.extend(other.used);
                 VariableTest::Equal { value: other.value, is_not }
             }
-            "~" => VariableTest::Matches { pattern: values::search(&value, false)?, is_not },
-            "~*" => VariableTest::Matches { pattern: values::search(&value, true)?, is_not },
+            sign @ ("~" | "~*") => {
+                let pattern = match look_ahead::split(&value) {
+                    Some(_) if sign == "~" => value,
+                    _ => values::search(&value, sign == "~*")?,
+                };
+                VariableTest::Matches { pattern, is_not }
+            }
             _ => return Err("the condition is not understood".to_owned()),
         };
+        if let VariableTest::Matches { pattern, is_not } = &test
+            && let Some(parts) = look_ahead::split(pattern)
+        {
+            return self.looked_ahead(&parts, *is_not, &resolved, name);
+        }
         let is_decoded = resolved.value.is_decoded();
         let compared = match &test {
             VariableTest::Matches { pattern, .. } => pattern.as_str(),
@@ -106,6 +116,29 @@ impl NginxAdapter<'_> {
         let used: Vec<usize> = resolved.used.into_iter().collect();
         self.sheet.met.extend(used.iter().copied());
         Ok(TestedCondition { condition, used, is_decoded })
+    }
+
+    /// A test with an expression that looks ahead in one of its alternatives.
+    fn looked_ahead(
+        &mut self,
+        parts: &look_ahead::Parts,
+        is_not: bool,
+        resolved: &ResolvedVariable,
+        name: &str,
+    ) -> Result<TestedCondition, String> {
+        let mut is = |pattern: &str| {
+            let test = VariableTest::Matches { pattern: values::search(pattern, false)?, is_not: false };
+            self.condition(resolved, &test, name.trim_start_matches('$'))
+        };
+        let ahead = NginxCondition::all(vec![is(&parts.with)?, is(&parts.not)?.negated()]);
+        let rest = match &parts.others {
+            Some(others) => is(others)?,
+            None => NginxCondition::Known(false),
+        };
+        let condition = NginxCondition::any(vec![rest, ahead]).negated_if(is_not);
+        let used: Vec<usize> = resolved.used.iter().copied().collect();
+        self.sheet.met.extend(used.iter().copied());
+        Ok(TestedCondition { condition, used, is_decoded: resolved.value.is_decoded() })
     }
 
     /// Applies a test to a value. `base` names the map that it may become.

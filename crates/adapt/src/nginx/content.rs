@@ -1,13 +1,13 @@
 //! Content of a location: a server, files, a fixed response, a redirect.
 
-use super::fallbacks::{IfMissing, missing, tries_files};
-use super::locations::{Location, LocationMatch};
+use super::fallbacks::{self, IfMissing, missing, tries_files};
+use super::locations::{Location, LocationMatch, encoded, leading_to};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::{NginxAdapter, from, values};
 use crate::RemarkKind;
-use crate::draft::{DraftValue, StatementOrigin};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::values as written;
 
 const REFUSED: [&str; 13] = [
@@ -45,14 +45,11 @@ impl<'s> NginxAdapter<'s> {
             // Only other locations lead there: for clients it does not exist.
             let status = DraftValue::Table(vec![("status".to_owned(), 404.into())]);
             entry.options.set("respond", status, from(internal));
-            if scope.all("error_page").iter().any(|page| page.words.iter().any(|word| word == "404")) {
-                let why = "clients that ask for it get 404 without the page of `error_page`";
-                self.note(internal, RemarkKind::Differs, why, "");
-            }
+            self.own_page(404, scope, server, entry);
             return false;
         }
         if let Some(answer) = scope.here("return") {
-            self.answer(answer, None, scope, entry);
+            self.answer(answer, None, scope, server, entry);
             return false;
         }
         if let Some(handler) = REFUSED.iter().find_map(|name| scope.here(name)) {
@@ -62,18 +59,21 @@ impl<'s> NginxAdapter<'s> {
         }
         if let Some(pass) = scope.here("proxy_pass").or_else(|| scope.here("grpc_pass")) {
             self.pass(pass, location, entry);
+            self.mirror(scope, server, entry);
             self.access(scope, server, entry);
             return true;
         }
         if let Some(pass) = scope.here("fastcgi_pass") {
-            self.application(pass, location, server, entry);
+            self.application(pass, location, entry);
             self.access(scope, server, entry);
             return true;
         }
         if self.front_controller(location, server, entry) {
-            return true;
+            return false;
         }
         if let Some(rewrite) = scope.here("rewrite")
+            && scope.here("try_files").is_none()
+            && scope.here("root").is_none()
             && let Some(moved) = self.moved_within(rewrite, location)
         {
             *entry = RouteEntry { when: entry.when.take(), ..moved };
@@ -82,7 +82,7 @@ impl<'s> NginxAdapter<'s> {
             return false;
         }
         self.files_or_nothing(scope, &location.matching, entry);
-        if !self.files_else(location, server, entry) {
+        if !self.files_else(location, server, entry) && !self.index_application(location, server, entry) {
             self.access(scope, server, entry);
         }
         false
@@ -118,6 +118,7 @@ impl<'s> NginxAdapter<'s> {
         answer: &'s Directive,
         target: Option<&str>,
         scope: &BlockScope<'s>,
+        server: &'s Directive,
         entry: &mut RouteEntry,
     ) {
         let (first, second) = (answer.word(0), answer.words.get(1));
@@ -137,7 +138,15 @@ impl<'s> NginxAdapter<'s> {
                 );
                 self.respond(answer, 403, None, scope, entry);
             }
-            (Some(status @ 200..=599), text) => self.respond(answer, status, text, scope, entry),
+            (Some(status @ 200..=599), text) => {
+                self.respond(answer, status, text, scope, entry);
+                if status >= 400
+                    && text.is_none_or(String::is_empty)
+                    && self.own_page(status, scope, server, entry)
+                {
+                    return;
+                }
+            }
             _ => {
                 self.unread_value(answer);
                 not_taken(answer, entry);
@@ -145,6 +154,56 @@ impl<'s> NginxAdapter<'s> {
         }
         self.response_headers(scope, entry);
         self.logged(scope, entry);
+    }
+
+    /// Gives an answer of nginx without a text the page of `error_page` for its status. Returns whether another location
+    /// answers, with fields of its own.
+    fn own_page(
+        &mut self,
+        status: u64,
+        scope: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) -> bool {
+        let code = status.to_string();
+        let pages = scope.all("error_page");
+        // The first directive for a status wins.
+        let Some(page) =
+            pages.into_iter().find(|page| page.words.iter().rev().skip(1).any(|word| *word == code))
+        else {
+            return false;
+        };
+        let Some((location, answer, inner)) = answering_page(page, scope, server) else {
+            self.error_page(page, scope, server, entry);
+            return false;
+        };
+        let replaced = page.words.iter().rev().skip(1).find_map(|word| word.strip_prefix('='));
+        let mut made = RouteEntry { options: DraftTable::default(), ..entry.clone() };
+        // A page has no page of its own.
+        self.answer(answer, None, &inner.without_pages(), server, &mut made);
+        let kept = match replaced {
+            Some("") => None,
+            Some(other) => other.parse::<u64>().ok(),
+            None => Some(status),
+        };
+        match kept {
+            Some(kept) if made.options.get("respond").is_some() => {
+                made.options.extend("respond", ("status", kept.into()), from(page));
+            }
+            Some(_) => {
+                let why = "the status of its redirect would be another one";
+                self.note(page, RemarkKind::Refused, why, "write `error_page CODE = @name`");
+                return false;
+            }
+            None => {}
+        }
+        for option in ["respond", "redirect"] {
+            made.options.cite(option, StatementOrigin::Directive(page.number));
+            made.options.cite(option, StatementOrigin::Directive(location.number));
+        }
+        self.named.insert(location.number);
+        entry.options = made.options;
+        true
     }
 
     fn respond(
@@ -238,17 +297,24 @@ impl<'s> NginxAdapter<'s> {
             return;
         };
         let directory = root.word(0);
-        if !directory.starts_with('/') || directory.contains('$') {
-            let why = "the directory is not an absolute path";
-            self.note(root, RemarkKind::Refused, why, "write its whole path, without variables");
-            return not_taken(root, entry);
-        }
-        let bare = directory.trim_end_matches('/');
-        let mut pairs = vec![("root".to_owned(), DraftValue::from(if bare.is_empty() { "/" } else { bare }))];
         let mut origins = from(root);
-        if root.name == "alias" && !self.alias(root, matching, entry) {
-            return not_taken(root, entry);
-        }
+        let bare = match (root.name.as_str(), directory.contains('$')) {
+            ("alias", _) if directory.starts_with('/') => match self.alias(root, matching, entry) {
+                Some(bare) => bare,
+                None => return not_taken(root, entry),
+            },
+            (_, false) if directory.starts_with('/') => directory.trim_end_matches('/'),
+            _ => {
+                let why = "the directory is not an absolute path";
+                self.note(root, RemarkKind::Refused, why, "write its whole path, without variables");
+                return not_taken(root, entry);
+            }
+        };
+        // `try_files /folder/$uri` looks below that folder.
+        let below = scope.here("try_files").filter(|_| root.name == "root").map_or("", fallbacks::folder_of);
+        let bare = format!("{bare}{below}");
+        let mut pairs =
+            vec![("root".to_owned(), DraftValue::from(if bare.is_empty() { "/" } else { bare.as_str() }))];
         if let Some(index) = scope.one("index") {
             let names: Vec<String> =
                 index.words.iter().filter(|name| !name.contains(['$', '/'])).cloned().collect();
@@ -270,37 +336,74 @@ impl<'s> NginxAdapter<'s> {
         self.media_types(scope, entry);
     }
 
-    /// Translates the path of an `alias`. Returns whether it has a translation.
-    fn alias(&mut self, alias: &'s Directive, matching: &LocationMatch, entry: &mut RouteEntry) -> bool {
+    /// Translates an `alias`: nginx writes it in place of the text that the location matches. Returns the folder that the
+    /// files are below; `None` if there is no translation.
+    fn alias(
+        &mut self,
+        alias: &'s Directive,
+        matching: &LocationMatch,
+        entry: &mut RouteEntry,
+    ) -> Option<&'s str> {
+        let whole = alias.word(0);
+        let fixed = whole.split('$').next().unwrap_or_default();
+        // Where the alias is no whole folder, its last name is a part of the path.
+        let slash = fixed.rfind('/')?;
+        let (folder, rest) = (whole[..slash].trim_end_matches('/'), &whole[slash + 1..]);
+        let rewrite = |pairs: Vec<(&str, String)>| {
+            DraftValue::Table(pairs.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect())
+        };
         match matching {
             LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path)
-                if !entry.path.starts_with('~') =>
+                if !entry.path.starts_with('~') && fixed == whole =>
             {
+                if path == "/" && rest.is_empty() {
+                    return Some(folder);
+                }
                 if path == "/" {
-                    return true;
+                    entry.path = "/*".to_owned();
                 }
-                if !path.ends_with('/') {
-                    let why = format!("{path} matches whole segments: not {path}x");
-                    self.note(alias, RemarkKind::Differs, &why, "");
-                    entry.path.clone_from(path);
-                }
-                let rewrite = DraftValue::Table(vec![("path".to_owned(), "/".into())]);
-                entry.options.set("rewrite", rewrite, from(alias));
+                entry.options.set(
+                    "rewrite",
+                    rewrite(vec![("path", format!("/{}", encoded(rest)))]),
+                    from(alias),
+                );
+                Some(folder)
             }
             // The expression of a `^~`.
-            LocationMatch::FirstPrefix(path) if path.ends_with('/') && alias.word(0).ends_with('/') => {
+            LocationMatch::FirstPrefix(path)
+                if fixed == whole && (path.ends_with('/') || !rest.is_empty()) =>
+            {
                 let pattern = format!("{}(.*)", written::escaped(path));
-                let pairs = [("pattern".to_owned(), pattern.into()), ("path".to_owned(), "/$1".into())];
-                entry.options.set("rewrite", DraftValue::Table(pairs.into()), from(alias));
+                let path = format!("/{}$1", encoded(rest));
+                entry.options.set(
+                    "rewrite",
+                    rewrite(vec![("pattern", pattern), ("path", path)]),
+                    from(alias),
+                );
+                Some(folder)
+            }
+            LocationMatch::Exact(_) if fixed == whole && !rest.is_empty() => {
+                let path = format!("/{}", encoded(rest));
+                entry.options.set("rewrite", rewrite(vec![("path", path)]), from(alias));
+                Some(folder)
+            }
+            LocationMatch::Pattern { text, ignores_case } if is_of_groups(rest) && !folder.is_empty() => {
+                let pattern = written::expression(text, *ignores_case).ok()?;
+                let path = format!("/{rest}");
+                entry.options.set(
+                    "rewrite",
+                    rewrite(vec![("pattern", pattern), ("path", path)]),
+                    from(alias),
+                );
+                Some(folder)
             }
             _ => {
-                let why = "an alias is taken over for prefixes only";
+                let why = "an alias is taken over for prefixes, and for expressions with their groups";
                 let instead = "write a [[route]] with a prefix, `files` and `rewrite`";
                 self.note(alias, RemarkKind::Refused, why, instead);
-                return false;
+                None
             }
         }
-        true
     }
 
     /// Translates `types { }` with `default_type`: all files have this type. Other tables are refused.
@@ -325,6 +428,9 @@ impl<'s> NginxAdapter<'s> {
         pairs: &mut Vec<(String, DraftValue)>,
         origins: &mut Vec<StatementOrigin>,
     ) {
+        if self.has_application {
+            return;
+        }
         let Some(tried) = scope.here("try_files") else {
             if let Some((block, IfMissing::Page(page), _)) = missing(scope)
                 && is_page(page)
@@ -335,12 +441,21 @@ impl<'s> NginxAdapter<'s> {
             }
             return;
         };
-        let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
+        let words = fallbacks::words_of(tried);
         match words.as_slice() {
             ["$uri", "=404"] | ["$uri", "$uri/", "=404"] => origins.extend(from(tried)),
             ["$uri", page] | ["$uri", "$uri/", page] if is_page(page) => {
                 pairs.push(("fallback".to_owned(), (*page).into()));
                 origins.extend(from(tried));
+            }
+            [before @ .., name] if index_of_named(scope, name).is_some() && tries_files(before) => {
+                if let Some((block, page)) = index_of_named(scope, name) {
+                    pairs.push(("fallback".to_owned(), page.into()));
+                    origins.extend(from(tried));
+                    origins.extend(from(block));
+                    block.inner().iter().for_each(|inner| origins.extend(from(inner)));
+                    self.named.insert(block.number);
+                }
             }
             // `files_else` adds the server.
             [before @ .., name] if name.starts_with('@') && tries_files(before) => {}
@@ -411,6 +526,58 @@ pub(super) fn not_taken(directive: &Directive, entry: &mut RouteEntry) {
     let number = StatementOrigin::Directive(directive.number);
     entry.options = crate::draft::DraftTable::default();
     entry.options.set("respond", DraftValue::Table(pairs), vec![number]);
+}
+
+/// A named location that sends the index of the root, `rewrite ^/(.*)$ / break;`, or another page; with the page.
+fn index_of_named<'s>(scope: &BlockScope<'s>, name: &str) -> Option<(&'s Directive, String)> {
+    let (block, named) = scope.named(name)?;
+    let [rewrite] = block.inner() else { return None };
+    let is_all = ["^", "^(.*)$", "^(.+)$", ".*", "^.*$", "(.*)", "^/(.*)$"].contains(&rewrite.word(0));
+    if rewrite.name != "rewrite" || !is_all || rewrite.word(2) != "break" {
+        return None;
+    }
+    let page = match rewrite.word(1) {
+        "/" => {
+            let index = named.one("index").map_or("index.html", |index| index.word(0));
+            format!("/{}", index.trim_start_matches('/'))
+        }
+        page => page.to_owned(),
+    };
+    is_page(&page).then_some((block, page))
+}
+
+/// The location that answers for `error_page` with a `return`, that directive and its scope.
+pub(super) fn answering_page<'s>(
+    page: &'s Directive,
+    scope: &BlockScope<'s>,
+    server: &'s Directive,
+) -> Option<(&'s Directive, &'s Directive, BlockScope<'s>)> {
+    let uri = page.words.last()?;
+    let (location, inner) = match uri.starts_with('@') {
+        true => scope.named(uri)?,
+        false => {
+            let blocks = leading_to(uri, server.inner());
+            let [block] = blocks.as_slice() else { return None };
+            (*block, BlockScope::from_level(scope.outermost()).within(server.inner()).within(block.inner()))
+        }
+    };
+    const BESIDE: [&str; 4] = ["default_type", "add_header", "internal", "access_log"];
+    let mut others = location.inner().iter().filter(|inner| !BESIDE.contains(&inner.name.as_str()));
+    let answer = others.next().filter(|answer| answer.name == "return" && others.next().is_none())?;
+    Some((location, answer, inner.with_sets(&scope.shared_sets())))
+}
+
+/// Whether a text is a path with groups of an expression, which are whole segments or end before a dot.
+fn is_of_groups(path: &str) -> bool {
+    let mut parts = path.split('$');
+    let is_plain =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let is_group = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().is_some_and(|digit| ('1'..='9').contains(&digit))
+            && matches!(letters.next(), None | Some('/' | '.'))
+    };
+    parts.next().is_some_and(is_plain) && parts.all(|part| is_group(part) && is_plain(part))
 }
 
 /// Whether the last word of `try_files` is a file.

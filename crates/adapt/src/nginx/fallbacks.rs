@@ -7,7 +7,7 @@ use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::{NginxAdapter, from};
 use crate::RemarkKind;
-use crate::draft::{DraftTable, DraftValue};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
 /// Directives that a route has once, for its files and for all servers that it asks.
 const SHARED: [&str; 22] = [
@@ -38,6 +38,9 @@ const SHARED: [&str; 22] = [
 /// Directives that do more with a request than to pass it to a server.
 const DOES_MORE: [&str; 6] = ["if", "return", "rewrite", "try_files", "set", "mirror"];
 
+/// The difference of `files.else` from `try_files`.
+pub(super) const ELSEWHERE: &str = "other methods than GET and HEAD, and directories without an index, go to the server; nginx answers 405 and 403";
+
 /// The words of `try_files` that are a file, or also its directory, before the last one.
 pub(super) fn tries_files(words: &[&str]) -> bool {
     matches!(
@@ -47,6 +50,24 @@ pub(super) fn tries_files(words: &[&str]) -> bool {
             | ["$uri/index.html", "$uri"]
             | ["$uri", "$uri/", "$uri/index.html"]
     )
+}
+
+/// The folder in front of the path that `try_files /folder/$uri` tries; empty if it tries the path itself.
+pub(super) fn folder_of(tried: &Directive) -> &str {
+    let folder = tried.word(0).strip_suffix("$uri").unwrap_or_default().trim_end_matches('/');
+    if folder.starts_with('/') && !folder.contains('$') { folder } else { "" }
+}
+
+/// The words of `try_files`, without that folder.
+pub(super) fn words_of(tried: &Directive) -> Vec<&str> {
+    let folder = folder_of(tried);
+    let bare = |word: &'_ str| -> usize {
+        match word.strip_prefix(folder).map(|rest| rest.trim_start_matches('/')) {
+            Some(rest) if !folder.is_empty() && rest.starts_with("$uri") => word.len() - rest.len(),
+            _ => 0,
+        }
+    };
+    tried.words.iter().map(|word| &word[bare(word)..]).collect()
 }
 
 /// The effect of an `if` for missing files on their requests.
@@ -117,7 +138,9 @@ impl<'s> NginxAdapter<'s> {
         }
         let mut made = RouteEntry::new(entry.path.clone(), Vec::new());
         let found = (block, named.clone(), LocationMatch::Named);
-        if let Err(why) = self.server_of(&found, scope, &SHARED, &mut made) {
+        // Files and server have fields of their own.
+        let shared: Vec<&str> = SHARED.iter().copied().filter(|name| *name != "add_header").collect();
+        if let Err(why) = self.server_of(&found, scope, &shared, &mut made) {
             return refuse(self, &why);
         }
         let Some((upstream, mut origins)) = made.options.option("upstream") else { return false };
@@ -130,7 +153,7 @@ impl<'s> NginxAdapter<'s> {
         }
         self.named.insert(block.number);
         entry.options.append(&made.options);
-        self.access(&named, server, entry);
+        self.access_of_script(scope, &named, server, entry);
         if entry.options.get("files").is_some() {
             entry.options.without("upstream");
             let upstream = DraftValue::Table(vec![("upstream".to_owned(), upstream)]);
@@ -138,10 +161,7 @@ impl<'s> NginxAdapter<'s> {
         }
         let why = match before.as_slice() {
             [_] => "other methods than GET and HEAD go to the server; nginx answers 405 if there is a file",
-            _ => {
-                "other methods than GET and HEAD, and directories without an index, go to the server; nginx answers \
-                 405 and 403"
-            }
+            _ => ELSEWHERE,
         };
         self.note(tried, RemarkKind::Differs, why, "");
         true
@@ -229,6 +249,11 @@ impl<'s> NginxAdapter<'s> {
         if is_named && entry.options.inner("rewrite", "path").is_some_and(|path| *path != own) {
             return Err("the server of this location gets another path than that of the named one".to_owned());
         }
+        if is_named && scope.one("proxy_request_buffering").is_none_or(|buffers| buffers.word(0) != "off") {
+            // The second server gets the body, too.
+            let why = vec![StatementOrigin::Default("nginx gathers bodies of requests")];
+            entry.options.set("request_buffering", true, why);
+        }
         if !is_named {
             let path = own_path.unwrap_or_else(|| uri.as_str().into());
             pairs.push(("path".to_owned(), path));
@@ -267,7 +292,7 @@ fn else_server<'s>(scope: &BlockScope<'s>) -> Option<ElseServer<'s>> {
         return Some(ElseServer { tried: block, before: before.to_vec(), name: "", found });
     }
     let tried = scope.here("try_files")?;
-    let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
+    let words = words_of(tried);
     let (name, before) = words.split_last().filter(|(name, _)| name.starts_with('@'))?;
     Some(ElseServer { tried, before: before.to_vec(), name, found: scope.named(name) })
 }

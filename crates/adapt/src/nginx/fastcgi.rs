@@ -10,7 +10,6 @@ use super::upstreams::PassTarget;
 use super::{NginxAdapter, from};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
-use crate::values as written;
 
 /// Parameters that applications get without an option, with the values that have this meaning.
 const SENT: [(&str, &[&str]); 26] = [
@@ -42,24 +41,17 @@ const SENT: [(&str, &[&str]); 26] = [
     ("HTTP_AUTHORIZATION", &["$http_authorization"]),
 ];
 
-/// Extensions of files that applications usually leave to the web server.
-const STATIC: &str =
-    "(?i:css|js|mjs|map|png|jpe?g|gif|svg|ico|webp|avif|woff2?|ttf|otf|eot|pdf|mp4|webm|mp3)";
-
 impl<'s> NginxAdapter<'s> {
     /// Translates `fastcgi_pass` of a location.
     pub(super) fn application(
         &mut self,
         pass: &'s Directive,
         location: &Location<'s>,
-        server: &'s Directive,
         entry: &mut RouteEntry,
     ) {
         let scope = &location.scope;
-        let has_front = server
-            .inner()
-            .iter()
-            .any(|block| block.name == "location" && front(&BlockScope::from_level(block.inner())).is_some());
+        // Without it, a script that does not exist is an error.
+        let has_front = front(scope).is_some();
         for tried in scope.here("try_files").into_iter().chain(missing(scope)) {
             let why = "only scripts that exist run";
             self.note(tried, RemarkKind::NeedsNothing, why, "");
@@ -72,11 +64,12 @@ impl<'s> NginxAdapter<'s> {
         };
         entry.options.set("upstream", name, from(pass));
         self.timeouts(pass, scope, entry);
+        self.cache("fastcgi", scope, entry);
         self.body_limit(scope, entry);
     }
 
-    /// Translates `try_files $uri $uri/ /index.php?$args` of a location: the application gets all paths, except for
-    /// static files. Returns whether the location has that form.
+    /// Translates `try_files $uri $uri/ /index.php?$args` of a location: files first, else the application. Returns whether
+    /// the location has that form.
     pub(super) fn front_controller(
         &mut self,
         location: &Location<'s>,
@@ -84,42 +77,126 @@ impl<'s> NginxAdapter<'s> {
         entry: &mut RouteEntry,
     ) -> bool {
         let scope = &location.scope;
-        let Some((tried, script)) = front(scope) else { return false };
-        let blocks = leading_to(script, server.inner());
+        let Some(FrontController { tried, before, script, path, named }) = front(scope) else { return false };
+        let blocks = leading_to(&script, server.inner());
         let innermost = blocks.first().map(|block| block.inner()).unwrap_or_default();
         let pass = innermost.iter().find(|inner| inner.name == "fastcgi_pass");
-        let (Some(pass), None, Some(_)) = (pass, scope.here("alias"), location.matching.path()) else {
-            return false;
-        };
+        let (Some(pass), None) = (pass, scope.here("alias")) else { return false };
         let mut scope_of_pass = BlockScope::from_level(scope.outermost()).within(server.inner());
         for block in blocks.iter().rev() {
             scope_of_pass = scope_of_pass.within(block.inner());
         }
-        let Some(name) = self.application_upstream(pass, &scope_of_pass, true) else { return false };
+        let scope_of_pass = scope_of_pass.with_sets(&scope.shared_sets());
+        let path = match self.script_path(&path, scope, entry) {
+            Ok(path) => path,
+            Err(why) => {
+                self.note(
+                    tried,
+                    RemarkKind::Refused,
+                    &why,
+                    "write `path` of `else` in `files`: docs/files.md",
+                );
+                return false;
+            }
+        };
+        let has_front = front(&scope_of_pass).is_some();
+        let Some(name) = self.application_upstream(pass, &scope_of_pass, has_front) else { return false };
         let mut origins = from(tried);
         tried.inner().iter().for_each(|inner| origins.extend(from(inner)));
         origins.extend(from(pass));
-        entry.options.set("upstream", name, origins);
+        if let Some(named) = named {
+            self.named.insert(named.number);
+            origins.extend(from(named));
+            named.inner().iter().for_each(|inner| origins.extend(from(inner)));
+        }
+        self.has_application = true;
+        self.files_or_nothing(scope, &location.matching, entry);
+        self.has_application = false;
+        let has_files = entry.options.get("files").is_some();
+        if has_files && before.len() == 1 {
+            // A directory is no file there, so none has an index.
+            entry.options.remove_pairs("files", &["index", "listing"]);
+            entry.options.extend("files", ("index", DraftValue::List(Vec::new())), Vec::new());
+        }
+        // Without a folder, nothing else answers.
+        entry.options.without("respond");
+        entry.options.set("upstream", name, Vec::new());
         self.timeouts(pass, &scope_of_pass, entry);
+        self.cache("fastcgi", &scope_of_pass, entry);
         self.body_limit(scope, entry);
         self.access_of_script(scope, &scope_of_pass, server, entry);
-        let why = "files are told by their extensions here, and all other paths run the application";
-        self.note(tried, RemarkKind::Differs, why, "add further extensions to the route with `files`");
+        if has_files && let Some((upstream, _)) = entry.options.option("upstream") {
+            entry.options.without("upstream");
+            let pairs = vec![("upstream".to_owned(), upstream), ("path".to_owned(), path.into())];
+            entry.options.extend("files", ("else", DraftValue::Table(pairs)), origins);
+        } else {
+            entry.options.extend("rewrite", ("path", path.into()), origins);
+        }
+        self.note(tried, RemarkKind::Differs, fallbacks::ELSEWHERE, "");
         true
     }
 
-    /// Returns the route for static files beside a front controller.
-    pub(super) fn static_files(&mut self, location: &Location<'s>, entry: &RouteEntry) -> Option<RouteEntry> {
-        let (tried, _) = front(&location.scope)?;
-        entry.options.get("upstream")?;
-        let path = location.matching.path()?.trim_end_matches('/');
-        let mut files = RouteEntry::new(format!("~ {}/.*\\.{STATIC}", written::escaped(path)), from(tried));
-        self.files_or_nothing(
-            &location.scope.within(&[]),
-            &LocationMatch::Prefix("/".to_owned()),
-            &mut files,
-        );
-        files.options.get("files").is_some().then_some(files)
+    /// Converts the path of a script with its query. In a query, `$uri` is the path as nginx has read it.
+    fn script_path(
+        &mut self,
+        path: &str,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
+    ) -> Result<String, String> {
+        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+        let mut made = self.template(path, scope, entry)?;
+        if let Some(query) = query {
+            made.push('?');
+            for (index, part) in query.split("$uri").enumerate() {
+                if index > 0 {
+                    let uri = self.declarations.text("$uri", scope.sets())?;
+                    made += &format!("${{{}}}", self.value("uri", &uri, Some(&mut *entry))?);
+                }
+                made += &self.template(part, scope, entry)?;
+            }
+        }
+        Ok(made)
+    }
+
+    /// Finds the application that runs the index of a location's folders, if that is a script. Sets it as the server of the
+    /// route, and returns whether there is one.
+    pub(super) fn index_application(
+        &mut self,
+        location: &Location<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) -> bool {
+        let scope = &location.scope;
+        let is_plain = matches!(location.matching, LocationMatch::Prefix(_) | LocationMatch::Exact(_));
+        let has_other = entry.options.get("rewrite").is_some()
+            || entry.options.inner("files", "fallback").is_some()
+            || entry.options.get("files").is_none();
+        let scripts = scope.one("index").map(|index| index.words.as_slice()).unwrap_or_default();
+        let script = scripts.iter().find(|name| name.ends_with(".php") && !name.contains(['$', '/']));
+        let Some(script) = script.filter(|_| is_plain && !has_other) else { return false };
+        let blocks = leading_to(&format!("/{script}"), server.inner());
+        let innermost = blocks.first().map(|block| block.inner()).unwrap_or_default();
+        let Some(pass) = innermost.iter().find(|inner| inner.name == "fastcgi_pass") else { return false };
+        let mut scope_of_pass = BlockScope::from_level(scope.outermost()).within(server.inner());
+        for block in blocks.iter().rev() {
+            scope_of_pass = scope_of_pass.within(block.inner());
+        }
+        // Such an application would get all paths without a file.
+        if front(&scope_of_pass).is_some() {
+            return false;
+        }
+        let Some(name) = self.application_upstream(pass, &scope_of_pass, false) else { return false };
+        entry.options.set("upstream", name, from(pass));
+        self.timeouts(pass, &scope_of_pass, entry);
+        self.access_of_script(scope, &scope_of_pass, server, entry);
+        if let Some((upstream, origins)) = entry.options.option("upstream")
+            && entry.options.get("files").is_some()
+        {
+            entry.options.without("upstream");
+            let upstream = DraftValue::Table(vec![("upstream".to_owned(), upstream)]);
+            entry.options.extend("files", ("else", upstream), origins);
+        }
+        true
     }
 
     /// Returns the name of the upstream that an application is.
@@ -142,6 +219,7 @@ impl<'s> NginxAdapter<'s> {
             host: address.trim_end_matches(':').to_owned(),
             uri: None,
             scripts: Some(scripts),
+            host_field: None,
         };
         self.upstream(&target, pass, scope)
     }
@@ -236,17 +314,65 @@ impl<'s> NginxAdapter<'s> {
     }
 }
 
-/// Returns `try_files` that ends in a script, or an `if` for missing files, and the path of the script.
-fn front<'s>(scope: &BlockScope<'s>) -> Option<(&'s Directive, &'s str)> {
-    if let Some((block, IfMissing::Page(path), _)) = fallbacks::missing(scope) {
-        return path.ends_with(".php").then_some((block, path));
+/// A location whose requests without a file run a script.
+struct FrontController<'s> {
+    /// `try_files`, or an `if` for missing files.
+    tried: &'s Directive,
+    /// Words of `try_files` before the last one.
+    before: Vec<&'s str>,
+    script: String,
+    /// The path for the application, with its query.
+    path: String,
+    /// The named location between them.
+    named: Option<&'s Directive>,
+}
+
+/// Finds the script of a location with `try_files` that ends in one, or with an `if` for missing files.
+fn front<'s>(scope: &BlockScope<'s>) -> Option<FrontController<'s>> {
+    if let Some((tried, IfMissing::Page(path), before)) = fallbacks::missing(scope) {
+        let (script, path) = (path.to_owned(), path.to_owned());
+        let is_script = path.ends_with(".php");
+        return is_script.then(|| FrontController {
+            tried,
+            before: before.to_vec(),
+            script,
+            path,
+            named: None,
+        });
     }
     let tried = scope.here("try_files")?;
-    let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
-    let (["$uri", _] | ["$uri", "$uri/", _]) = words.as_slice() else { return None };
-    let path = tried.words.last()?.split('?').next()?;
-    let path = path.strip_suffix("$is_args$args").unwrap_or(path);
-    (path.starts_with('/') && path.ends_with(".php") && !path.contains('$')).then_some((tried, path))
+    let words = fallbacks::words_of(tried);
+    let (last, before) = words.split_last()?;
+    if !fallbacks::tries_files(before) {
+        return None;
+    }
+    let (named, written) = match last.strip_prefix('@') {
+        None => (None, *last),
+        Some(_) => {
+            let (named, _) = scope.named(last)?;
+            let [rewrite] = named.inner() else { return None };
+            let is_all =
+                ["^", "^(.*)$", "^(.+)$", ".*", "^.*$", "(.*)", "^/(.*)$"].contains(&rewrite.word(0));
+            let is_within = matches!(rewrite.word(2), "" | "last");
+            (rewrite.name == "rewrite" && is_all && is_within).then_some((Some(named), rewrite.word(1)))?
+        }
+    };
+    let (path, query) = match written.strip_suffix("$is_args$args") {
+        Some(path) => (path, Some("$args")),
+        None => written.split_once('?').map_or((written, None), |(path, query)| (path, Some(query))),
+    };
+    let script = path.strip_suffix("$request_uri").unwrap_or(path);
+    if !script.starts_with('/') || !script.ends_with(".php") || script.contains('$') {
+        return None;
+    }
+    let path = match query {
+        Some("$args" | "$query_string") => path.to_owned(),
+        // `rewrite` keeps the query of the request, `try_files` does not.
+        None if named.is_some() || path.ends_with("$request_uri") => path.to_owned(),
+        None => format!("{path}?"),
+        Some(query) => format!("{path}?{query}"),
+    };
+    Some(FrontController { tried, before: before.to_vec(), script: script.to_owned(), path, named })
 }
 
 /// Returns `if (!-f $document_root$fastcgi_script_name) { return 404; }`.

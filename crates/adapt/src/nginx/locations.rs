@@ -15,7 +15,7 @@ use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::truth::NginxCondition;
 use super::variables::ResolvedVariable;
-use super::{NginxAdapter, constants, from};
+use super::{NginxAdapter, constants, from, groups};
 use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::rules::literal;
@@ -148,8 +148,6 @@ struct LocationRoutes {
     routes: Vec<RouteEntry>,
     /// Whether a server answers.
     is_asked: bool,
-    /// The routes for static files beside a front controller.
-    files: Vec<RouteEntry>,
 }
 
 impl<'s> NginxAdapter<'s> {
@@ -157,7 +155,7 @@ impl<'s> NginxAdapter<'s> {
         let scope = &with_server_name(scope);
         let branches = self.branches(server, scope, TestedCondition::always());
         let scope = &scope.with_sets(&branches.sets);
-        let mut entries = self.of_server(&branches, scope);
+        let mut entries = self.of_server(&branches, server, scope);
         if branches.is_final || branches.closed.is_some() {
             for location in scope.own().iter().filter(|directive| directive.name == "location") {
                 if branches.closed.is_some() {
@@ -213,9 +211,9 @@ impl<'s> NginxAdapter<'s> {
                 || location.matching.is_predicate() && location.outer.is_none()
         };
         let has_patterns = locations.iter().any(is_expression);
-        let exact = exact_paths(locations);
+        let written: Vec<&str> = locations.iter().filter_map(|location| location.matching.path()).collect();
         let (mut inner, mut first, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut predicates, mut statics) = (Vec::new(), Vec::new());
+        let mut predicates = Vec::new();
         let set_elsewhere = constants::set_by_locations(server.inner());
         let folders = self.internal_folders(locations);
         for location in locations {
@@ -224,8 +222,10 @@ impl<'s> NginxAdapter<'s> {
                 continue;
             };
             let location = &location.with_unknown(&set_elsewhere);
-            let LocationRoutes { mut routes, is_asked, files } =
-                self.of_location(location, server, &path, has_answers);
+            let LocationRoutes { mut routes, is_asked } = match self.moved_on(location, locations, server) {
+                Some(routes) => LocationRoutes { routes, is_asked: false },
+                None => self.of_location(location, server, &path, has_answers),
+            };
             let longer = longer_prefixes(location, locations, scope);
             for route in &mut routes {
                 internal::let_servers_name(&folders, &location.scope, route);
@@ -233,16 +233,9 @@ impl<'s> NginxAdapter<'s> {
                     route.only_if(elsewhere);
                 }
             }
-            statics.extend(files);
-            let slashed = match &location.matching {
-                LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if is_asked => {
-                    path.strip_suffix('/')
-                }
-                _ => None,
-            };
-            if let Some(bare) =
-                slashed.filter(|bare| !bare.is_empty() && !exact.iter().any(|path| path == bare))
-            {
+            let slashed =
+                location.matching.path().filter(|_| is_asked).and_then(|path| path.strip_suffix('/'));
+            if let Some(bare) = slashed.filter(|bare| !bare.is_empty() && !written.contains(bare)) {
                 let mut slash = with_slash(bare, location.block);
                 self.response_headers(&location.scope, &mut slash);
                 others.push(slash);
@@ -255,7 +248,7 @@ impl<'s> NginxAdapter<'s> {
             }
         }
         first.sort_by_key(|entry: &RouteEntry| std::cmp::Reverse(entry.path.len()));
-        [inner, first, others, predicates, statics].concat()
+        [inner, first, others, predicates].concat()
     }
 
     /// Builds the routes of a location: for its branches, and for all other requests.
@@ -316,13 +309,6 @@ impl<'s> NginxAdapter<'s> {
             // The methods leave the location before its conditions are asked.
             made.routes.insert(0, refused);
         }
-        if let Some(mut files) = self.static_files(location, &entry) {
-            self.access(&location.scope, server, &mut files);
-            let is_conditional = |route: &&RouteEntry| route.when.is_some() || route.methods.is_some();
-            let answers = made.routes.iter().filter(is_conditional);
-            made.files.extend(answers.map(|route| RouteEntry { path: files.path.clone(), ..route.clone() }));
-            made.files.push(files);
-        }
         made.routes.push(entry);
         made.routes = made.routes.into_iter().flat_map(RouteEntry::with_nowhere).collect();
         made
@@ -371,8 +357,25 @@ impl<'s> NginxAdapter<'s> {
         let scope = scope.with_sets(&branch.sets);
         match branch.answer {
             Some(answer) if answer.name == "return" => {
-                self.answer(answer, branch.url.as_deref(), &scope, entry);
+                self.answer(answer, branch.url.as_deref(), &scope, server, entry);
                 branch.give_pattern(entry);
+            }
+            Some(rewrite) if branch.pattern.is_some() => {
+                let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
+                let (to, keeps_query) = match rewrite.word(1).strip_suffix('?') {
+                    Some(to) => (to, false),
+                    None => (rewrite.word(1), true),
+                };
+                let slash = if branches::from_root(rewrite.word(0), to).is_some() { "/" } else { "" };
+                self.redirect(rewrite, &format!("{slash}{to}"), status, &scope, entry);
+                if !keeps_query
+                    && let Some(DraftValue::Text(to)) = entry.options.inner("redirect", "to").cloned()
+                {
+                    entry.options.extend("redirect", ("to", values::without_query(to).into()), Vec::new());
+                }
+                branch.give_pattern(entry);
+                self.response_headers(&scope, entry);
+                self.logged(&scope, entry);
             }
             Some(rewrite) => self.moved_in_branch(rewrite, location, &scope, entry),
             None => {
@@ -426,7 +429,12 @@ impl<'s> NginxAdapter<'s> {
     }
 
     /// Builds the routes for branches of a server, which come before its locations.
-    fn of_server(&mut self, branches: &Branches<'s>, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
+    fn of_server(
+        &mut self,
+        branches: &Branches<'s>,
+        server: &'s Directive,
+        scope: &BlockScope<'s>,
+    ) -> Vec<RouteEntry> {
         let moves = |branch: &RewriteBranch<'_>| branch.answer.is_some_and(|answer| answer.name == "rewrite");
         let rest = "/".to_owned();
         let paths = match branches.is_final && !branches.all.iter().any(moves) {
@@ -447,7 +455,7 @@ impl<'s> NginxAdapter<'s> {
                         let from = if is_if { from(block) } else { Vec::new() };
                         let mut entry = RouteEntry::new(path.as_str(), from);
                         entry.when.clone_from(&branch.when);
-                        self.answer(answer, branch.url.as_deref(), &scope, &mut entry);
+                        self.answer(answer, branch.url.as_deref(), &scope, server, &mut entry);
                         branch.give_pattern(&mut entry);
                         entries.push(entry);
                     }
@@ -611,6 +619,25 @@ impl<'s> NginxAdapter<'s> {
     }
 }
 
+/// The file of a path in a location with an `alias`; `None` if it has variables other than groups.
+pub(super) fn aliased(block: &Directive, alias: &str, path: &str) -> Option<String> {
+    let file = match LocationMatch::from_location(block) {
+        LocationMatch::Exact(_) => alias.to_owned(),
+        LocationMatch::Prefix(of) | LocationMatch::FirstPrefix(of) => {
+            format!("{alias}{}", path.strip_prefix(&of)?)
+        }
+        LocationMatch::Pattern { text, ignores_case } => {
+            let pattern = regex::RegexBuilder::new(&text).case_insensitive(ignores_case).build().ok()?;
+            let groups = pattern.captures(path)?;
+            (1..groups.len()).fold(alias.to_owned(), |file, number| {
+                file.replace(&format!("${number}"), groups.get(number).map_or("", |group| group.as_str()))
+            })
+        }
+        LocationMatch::Predicate(_) | LocationMatch::Named => return None,
+    };
+    (file.starts_with('/') && !file.contains('$') && !file.contains("..")).then_some(file)
+}
+
 /// A route for the requests of an expression that cannot be written, if the location refuses them: they get 501.
 fn closed_expression(location: &Location<'_>) -> Option<RouteEntry> {
     let LocationMatch::Pattern { text, ignores_case } = &location.matching else { return None };
@@ -634,9 +661,19 @@ fn with_whole_path(pattern: &str, to: &str) -> Option<String> {
     }
 }
 
-/// Gives `$server_name` its value, the first name, if that is a host.
+/// Gives `$server_name` its value, the first name, if that is a host. The groups of an expression that is the only name are
+/// variables.
 fn with_server_name<'s>(scope: &BlockScope<'s>) -> BlockScope<'s> {
-    let name = scope.here("server_name").map_or("", |names| names.word(0));
+    let names = scope.here("server_name");
+    let name = names.map_or("", |names| names.word(0));
+    if let (Some(pattern), Some(1)) = (name.strip_prefix('~'), names.map(|names| names.words.len())) {
+        let mut sets = scope.sets().clone();
+        for piece in groups::pieces("host", pattern) {
+            let resolved = piece.resolved();
+            sets.extend(piece.name.map(|name| (name, Ok(resolved))));
+        }
+        return scope.with_sets(&Rc::new(sets));
+    }
     if name.is_empty() || name.starts_with(['.', '*', '~', '_']) || name.ends_with('*') {
         return scope.clone();
     }
@@ -645,16 +682,8 @@ fn with_server_name<'s>(scope: &BlockScope<'s>) -> BlockScope<'s> {
     scope.with_sets(&Rc::new(sets))
 }
 
-fn exact_paths(locations: &[Location<'_>]) -> Vec<String> {
-    let exact = locations.iter().filter_map(|location| match &location.matching {
-        LocationMatch::Exact(path) => Some(path.clone()),
-        _ => None,
-    });
-    exact.collect()
-}
-
 /// Writes a path of nginx, which is decoded, with escapes where a route needs them (RFC 3986 §3.3).
-fn encoded(path: &str) -> String {
+pub(super) fn encoded(path: &str) -> String {
     let mut text = String::new();
     for byte in path.bytes() {
         if byte.is_ascii_graphic() && !b"%?#*".contains(&byte) {

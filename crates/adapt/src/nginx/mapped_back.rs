@@ -38,6 +38,12 @@ impl<'s> NginxAdapter<'s> {
                     self.note(mapped, RemarkKind::NeedsNothing, why, "");
                 }
                 [server, client] if is_of(prefixes, server, client) => paths = Some(mapped),
+                ["http://", "https://"] => {
+                    entry.options.set("location", true, from(mapped));
+                    let why = "only URLs with the host of the request, or that of the server, get the client's scheme";
+                    self.note(mapped, RemarkKind::Differs, why, "");
+                    return;
+                }
                 [url, client] if is_default(url, client, prefixes, location) => {}
                 _ => {
                     let why = "Location is only mapped back from the server's URL to the client's";

@@ -11,6 +11,8 @@ use super::variables::SetVariables;
 pub(crate) struct BlockScope<'s> {
     /// Innermost first.
     levels: Vec<&'s [Directive]>,
+    /// Whether `error_page` has no effect, because the place is such a page.
+    is_page: bool,
     /// How many of the innermost levels are blocks of `if`, which inherit the content of the block around them.
     ifs: usize,
     sets: Rc<SetVariables>,
@@ -18,23 +20,28 @@ pub(crate) struct BlockScope<'s> {
 
 impl<'s> BlockScope<'s> {
     pub(crate) fn from_level(level: &'s [Directive]) -> Self {
-        Self { levels: vec![level], ifs: 0, sets: Rc::default() }
+        Self { levels: vec![level], is_page: false, ifs: 0, sets: Rc::default() }
     }
 
     fn of_levels(&self, levels: &[&'s [Directive]]) -> Self {
-        Self { levels: levels.to_vec(), ifs: 0, sets: Rc::clone(&self.sets) }
+        Self { levels: levels.to_vec(), is_page: self.is_page, ifs: 0, sets: Rc::clone(&self.sets) }
     }
 
     /// Returns the scope of a block inside this one.
     pub(crate) fn within(&self, level: &'s [Directive]) -> Self {
         let mut levels = vec![level];
         levels.extend(&self.levels);
-        Self { levels, ifs: 0, sets: Rc::clone(&self.sets) }
+        Self { levels, is_page: self.is_page, ifs: 0, sets: Rc::clone(&self.sets) }
     }
 
     /// Returns the scope of the block of an `if` inside this one.
     pub(crate) fn within_if(&self, level: &'s [Directive]) -> Self {
         Self { ifs: self.ifs + 1, ..self.within(level) }
+    }
+
+    /// Returns the scope of a page for errors.
+    pub(crate) fn without_pages(&self) -> Self {
+        Self { is_page: true, ..self.clone() }
     }
 
     /// Returns the scope with these variables instead of its own.
@@ -58,6 +65,9 @@ impl<'s> BlockScope<'s> {
 
     /// The effective directives, from the innermost block that has any: a block with an `add_header` loses outer ones.
     pub(crate) fn all(&self, name: &str) -> Vec<&'s Directive> {
+        if self.is_page && name == "error_page" {
+            return Vec::new();
+        }
         let levels =
             self.levels.iter().map(|level| level.iter().filter(|directive| directive.name == name).collect());
         levels.into_iter().find(|found: &Vec<_>| !found.is_empty()).unwrap_or_default()

@@ -22,13 +22,23 @@ pub(super) struct RouteEntry {
     pub(super) when: Option<(String, Vec<StatementOrigin>)>,
     /// A condition under which a variable in `proxy_pass` names no server.
     pub(super) nowhere: Option<NginxCondition>,
+    /// A condition under which clients need no password (`satisfy any`).
+    pub(super) admitted: Option<NginxCondition>,
     pub(super) options: DraftTable,
 }
 
 impl RouteEntry {
     pub(super) fn new(path: impl Into<String>, from: Vec<StatementOrigin>) -> Self {
-        let options = DraftTable::default();
-        Self { path: path.into(), from, host: None, methods: None, when: None, nowhere: None, options }
+        Self {
+            path: path.into(),
+            from,
+            host: None,
+            methods: None,
+            when: None,
+            nowhere: None,
+            admitted: None,
+            options: DraftTable::default(),
+        }
     }
 
     /// Whether the route leads to a server.
@@ -41,7 +51,7 @@ impl RouteEntry {
         let Some(nowhere) = self.nowhere.take() else { return vec![self] };
         let given = self.when.as_ref().map(|(when, _)| NginxCondition::Text(when.clone(), Binding::Choice));
         let when = NginxCondition::all(given.into_iter().chain([nowhere]).collect());
-        let mut answer = Self { options: DraftTable::default(), ..self.clone() };
+        let mut answer = Self { admitted: None, options: DraftTable::default(), ..self.clone() };
         let from = self.options.option("upstream").map(|(_, from)| from).unwrap_or_default();
         answer.when = Some((when.written(), from.clone()));
         let status = DraftValue::Table(vec![("status".to_owned(), 500.into())]);
@@ -90,6 +100,7 @@ impl<'s> NginxAdapter<'s> {
         for (index, site) in sites.iter().enumerate() {
             self.settings(&site.scope);
             let entries = self.entries(site.block, &site.scope);
+            let entries: Vec<RouteEntry> = entries.into_iter().flat_map(RouteEntry::with_admitted).collect();
             self.write(index, site, &sites, &entries, has_listeners);
         }
     }
@@ -176,7 +187,7 @@ impl<'s> NginxAdapter<'s> {
                 "leave one out",
             );
         }
-        route.append(&with_successes(&entry.options));
+        route.append(&with_conditions(&entry.options));
         self.sheet.routes.push(route);
     }
 
@@ -217,20 +228,30 @@ impl<'s> NginxAdapter<'s> {
     }
 }
 
-/// Joins the edits of all responses with those of successful ones.
-fn with_successes(options: &DraftTable) -> DraftTable {
-    let Some((DraftValue::Table(edits), mut origins)) = options.option(access::OF_SUCCESSES) else {
-        return options.clone();
+/// Joins the edits of all responses with those that have a condition.
+fn with_conditions(options: &DraftTable) -> DraftTable {
+    let conditional = |key: &str| match key {
+        access::OF_SUCCESSES => Some(access::SUCCESSES.to_owned()),
+        key => key.strip_prefix(access::IF).map(str::to_owned),
     };
-    let mut made = options.clone();
-    made.without(access::OF_SUCCESSES);
-    let when = ("when".to_owned(), DraftValue::Expression(access::SUCCESSES.to_owned()));
-    let mut all = Vec::new();
-    if let Some((of_all, more)) = options.option("response_headers") {
-        all.push(of_all);
-        origins.splice(0..0, more);
+    let found: Vec<(String, String)> =
+        options.pairs().filter_map(|(key, _)| Some((key.to_owned(), conditional(key)?))).collect();
+    if found.is_empty() {
+        return options.clone();
     }
-    all.push(DraftValue::Table(std::iter::once(when).chain(edits).collect()));
+    let mut made = options.clone();
+    let (mut all, mut origins) = (Vec::new(), Vec::new());
+    if let Some((of_all, from)) = options.option("response_headers") {
+        all.push(of_all);
+        origins.extend(from);
+    }
+    for (key, when) in found {
+        made.without(&key);
+        let Some((DraftValue::Table(edits), from)) = options.option(&key) else { continue };
+        let when = ("when".to_owned(), DraftValue::Expression(when));
+        all.push(DraftValue::Table(std::iter::once(when).chain(edits).collect()));
+        origins.extend(from);
+    }
     made.set("response_headers", DraftValue::List(all), origins);
     made
 }

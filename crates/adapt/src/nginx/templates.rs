@@ -14,6 +14,11 @@ pub(super) enum TemplatePart {
     Variable(String),
 }
 
+/// Whether the expression of a route's path has a group with a name.
+fn has_group(path: &str, name: &str) -> bool {
+    path.starts_with('~') && ["(?<", "(?P<"].iter().any(|begin| path.contains(&format!("{begin}{name}>")))
+}
+
 /// When a text is filled in, which decides what variables it can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilledIn {
@@ -82,6 +87,8 @@ impl<'s> NginxAdapter<'s> {
             } else if name.bytes().all(|byte| byte.is_ascii_digit()) && !scope.sets().contains_key(name) {
                 // A group of the route's path.
                 parts.push(TemplatePart::Variable(name.to_owned()));
+            } else if !scope.sets().contains_key(name) && has_group(&entry.path, name) {
+                parts.push(TemplatePart::Variable(format!("capture.{name}")));
             } else {
                 let resolved = self.declarations.text(&format!("${{{name}}}"), scope.sets())?;
                 self.value_parts(name, &resolved, (&mut *entry, when), &mut parts)?;

@@ -1,5 +1,7 @@
 //! Whole configurations: the output, the remarks, and that no statement is lost.
 
+/// Forms that have to mean the same as in nginx, in all their parts.
+mod forms;
 /// Variables.
 mod variables;
 
@@ -253,6 +255,11 @@ fn what_is_lost_is_said() {
         (
             in_location("proxy_pass http://u; proxy_redirect http:// https://;"),
             "proxy_redirect",
+            "only URLs with the host of the request",
+        ),
+        (
+            in_location("proxy_pass http://u; proxy_redirect http://a/ https://b/;"),
+            "proxy_redirect",
             "Location is only mapped back",
         ),
         (
@@ -328,7 +335,8 @@ fn a_time_for_connecting_is_that_of_all_or_of_an_upstream() {
             in_location(
                 "proxy_pass http://u; auth_request /v; } location = /v { proxy_pass http://v; proxy_connect_timeout 2;",
             ),
-            1,
+            // Questions have another Host than requests of clients.
+            2,
             0,
         ),
         (pass.replace("listen", "proxy_connect_timeout 2; listen"), 1, 0),
@@ -397,7 +405,7 @@ fn an_error_page_is_a_file_where_nginx_reads_one() {
         (format!("location = /e/x.html {pass}"), "proxy_pass"),
         (format!("location / {{ }} location ~ html {pass}"), "proxy_pass"),
         ("location /e/ { return 200 x; }".to_owned(), "return"),
-        ("location /e/ { alias /srv/a/; }".to_owned(), "alias"),
+        ("location /e/ { alias $home; }".to_owned(), "alias"),
     ] {
         let why = format!("an error page is a file here, and `{handler}` answers for /e/x.html");
         assert_eq!(of(&locations), (None, Some(why)), "{locations}");
@@ -435,11 +443,6 @@ fn files_first_else_the_server_of_a_named_location() {
     }
     for (location, more, why) in [
         ("location / { try_files $uri @none; }", "", "there is no location @none"),
-        (
-            "location / { try_files $uri @app; }",
-            "add_header X-A 1;",
-            "`add_header` of location @app is another one",
-        ),
         (
             "location / { try_files $uri @app; allow 10.0.0.0/8; deny all; }",
             "",
@@ -742,15 +745,16 @@ fn applications_are_upstreams_with_their_scripts() {
             WORDPRESS,
             &[
                 "servers = [\"fcgi+unix:/run/php/php8.2-fpm.sock\"]",
-                "fastcgi = { root = \"/srv/blog\", index = \"index.php\", params = { WP_ENV = \"production\" } }",
+                "fastcgi = { root = \"/srv/blog\", index = \"index.php\", front_controller = false, params = { WP_ENV = \"production\" } }",
                 "timeouts = { upstream_first_byte = \"5m\", upstream_body = \"5m\" }",
-                "files = { root = \"/srv/blog\", index = [\"index.php\"], symlinks = true }",
+                "files = { root = \"/srv/blog\", index = [\"index.php\"], symlinks = true, else = { upstream = \"unix--run-php-php8.2-fpm.sock\", path = \"/index.php\" } }",
             ][..],
         ),
         (
             LARAVEL,
             &[
-                "fastcgi = { root = \"/srv/app/public\" }",
+                "fastcgi = { root = \"/srv/app/public\", front_controller = false }",
+                "files = { root = \"/srv/app/public\", symlinks = true, else = { upstream = \"php\", path = \"/index.php\" } }",
                 "servers = [\"fcgi://127.0.0.1:9000\", { url = \"fcgi://127.0.0.1:9001\", priority = 1 }]",
             ],
         ),

@@ -4,14 +4,14 @@ use super::locations::{Location, LocationMatch};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{NginxAdapter, access, content, from, values};
+use super::{NginxAdapter, access, branches, content, from, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::{name_of, upstream_header};
 use crate::values as written;
 
 /// Fields that Vanward sends to servers without an option.
-const BY_ITSELF: [&str; 7] = [
+pub(super) const BY_ITSELF: [&str; 7] = [
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-host",
@@ -73,6 +73,8 @@ pub(super) struct PassTarget {
     pub(super) uri: Option<String>,
     /// The option `fastcgi` of an application.
     pub(super) scripts: Option<(DraftValue, Vec<StatementOrigin>)>,
+    /// The Host that all requests to these servers have.
+    pub(super) host_field: Option<String>,
 }
 
 impl<'s> NginxAdapter<'s> {
@@ -80,7 +82,11 @@ impl<'s> NginxAdapter<'s> {
     /// responses.
     pub(super) fn pass(&mut self, pass: &'s Directive, location: &Location<'s>, entry: &mut RouteEntry) {
         let scope = &location.scope;
-        let asked = match target(pass.word(0), &pass.name) {
+        let word = match without_prefix(location) {
+            Some(_) => pass.word(0).strip_suffix("$uri").unwrap_or(pass.word(0)),
+            None => pass.word(0),
+        };
+        let asked = match target(word, &pass.name) {
             Ok(target) => self.upstream(&target, pass, scope).map(|name| {
                 let host = has_host(&target).then(|| without_usual_port(&target));
                 let path = match target.uri {
@@ -113,7 +119,7 @@ impl<'s> NginxAdapter<'s> {
         self.request_headers(&asked, scope, entry);
         self.timeouts(pass, scope, entry);
         self.retries(scope, entry);
-        self.cache(scope, entry);
+        self.cache("proxy", scope, entry);
         self.body_limit(scope, entry);
         self.mapped_back(&asked, location, entry);
         if let Some(buffered) = scope.one("proxy_request_buffering") {
@@ -146,26 +152,8 @@ impl<'s> NginxAdapter<'s> {
         {
             base = format!("{base}-{}", if pass.name == "grpc_pass" { "grpc" } else { target.scheme });
         }
-        let tls = self.server_tls(target, scope);
-        let is_grpc = pass.name == "grpc_pass";
-        let mut made = DraftTable::new("", group.map(from).unwrap_or_else(|| from(pass)));
-        match group {
-            Some(group) => self.group(group, target.scheme, &mut made),
-            None => {
-                let server = DraftValue::List(vec![url(target.scheme, &target.host).into()]);
-                made.set("servers", server, from(pass));
-            }
-        }
-        if is_grpc {
-            made.set("protocol", "h2", from(pass));
-        }
-        if let Some((scripts, origins)) = &target.scripts {
-            made.set("fastcgi", scripts.clone(), origins.clone());
-        }
-        for (key, value, origins) in tls {
-            made.extend("tls", (key, value), origins);
-        }
         let connect = self.connect_time(pass, scope);
+        let mut made = self.draft_upstream(target, group, (pass, scope));
         if let Some((directive, time)) = &connect {
             made.extend("pool", ("connect_timeout", time.as_str().into()), from(directive));
         }
@@ -201,6 +189,39 @@ impl<'s> NginxAdapter<'s> {
             }
         }
         None
+    }
+
+    /// Returns an upstream without its name and its connect timeout.
+    fn draft_upstream(
+        &mut self,
+        target: &PassTarget,
+        group: Option<&'s Directive>,
+        (pass, scope): (&'s Directive, &BlockScope<'s>),
+    ) -> DraftTable {
+        let tls = self.server_tls(target, scope);
+        let is_grpc = pass.name == "grpc_pass";
+        let mut made = DraftTable::new("", group.map(from).unwrap_or_else(|| from(pass)));
+        match group {
+            Some(group) => self.group(group, target.scheme, &mut made),
+            None => {
+                let server = DraftValue::List(vec![url(target.scheme, &target.host).into()]);
+                made.set("servers", server, from(pass));
+            }
+        }
+        if is_grpc {
+            made.set("protocol", "h2", from(pass));
+        }
+        if let Some((scripts, origins)) = &target.scripts {
+            made.set("fastcgi", scripts.clone(), origins.clone());
+        }
+        for (key, value, origins) in tls {
+            made.extend("tls", (key, value), origins);
+        }
+        if let Some(host) = &target.host_field {
+            let why = vec![StatementOrigin::Default("the Host that nginx sends there")];
+            made.extend("host", ("set", host.as_str().into()), why);
+        }
+        made
     }
 
     /// Returns the connect timeout of a target's servers, unless it is the global one.
@@ -355,7 +376,14 @@ impl<'s> NginxAdapter<'s> {
             }
             return entry.options.extend("rewrite", ("path", path.as_str().into()), from(pass));
         }
-        let rewrites = location.scope.here("rewrite");
+        if let Some(rewrites) = without_prefix(location) {
+            let origins = rewrites.iter().map(|rewrite| StatementOrigin::Directive(rewrite.number));
+            entry.options.extend("rewrite", ("path", "/".into()), origins.collect());
+            let why = vec![StatementOrigin::Default("nginx maps nothing of servers with variables")];
+            entry.options.set("location", false, why.clone());
+            return entry.options.extend("cookies", ("path", false.into()), why);
+        }
+        let rewrites = location.scope.here("rewrite").filter(|rewrite| !branches::is_redirect(rewrite));
         if let Some(rewrite) = rewrites {
             let pattern = written::expression(rewrite.word(0), false);
             let to = self.template(rewrite.word(1).trim_end_matches('?'), &location.scope, entry);
@@ -668,38 +696,6 @@ impl<'s> NginxAdapter<'s> {
         }
         options
     }
-
-    /// Translates `auth_request`: the named location leads to a server.
-    pub(super) fn question(
-        &mut self,
-        question: &'s Directive,
-        server: &'s Directive,
-        entry: &mut RouteEntry,
-    ) {
-        let location = server.inner().iter().find(|directive| {
-            directive.name == "location"
-                && LocationMatch::from_location(directive).path() == Some(question.word(0))
-        });
-        let pass =
-            location.and_then(|location| location.inner().iter().find(|inner| inner.name == "proxy_pass"));
-        let made = pass.and_then(|pass| {
-            let target = target(pass.word(0), &pass.name).ok()?;
-            let scope = BlockScope::from_level(server.inner()).within(location?.inner());
-            let name = self.upstream(&target, pass, &scope)?;
-            Some((name, target.uri.unwrap_or_else(|| question.word(0).to_owned()), pass))
-        });
-        let Some((name, path, pass)) = made else {
-            let instead = "write `forward_auth = { upstream = \"NAME\", path = \"/verify\" }`";
-            self.note(question, RemarkKind::Refused, "its location leads to no server", instead);
-            return content::not_taken(question, entry);
-        };
-        let pairs = vec![("upstream".to_owned(), name.into()), ("path".to_owned(), path.into())];
-        let mut origins = from(question);
-        origins.extend(from(pass));
-        entry.options.set("forward_auth", DraftValue::Table(pairs), origins);
-        let why = "any response other than 2xx is forwarded to the client, and the server gets Host and fields of the client";
-        self.note(question, RemarkKind::Differs, why, "");
-    }
 }
 
 pub(super) fn url(scheme: &str, address: &str) -> String {
@@ -713,6 +709,22 @@ pub(super) fn url(scheme: &str, address: &str) -> String {
         None if scheme == "fcgi" && !has_port(address) => format!("fcgi://{address}:80"),
         None => format!("{scheme}://{address}"),
     }
+}
+
+/// The directives that remove the prefix of a location from the path as it was sent:
+/// `rewrite ^ $request_uri; rewrite ^/prefix(/.*) $1 break; proxy_pass http://server$uri;`.
+fn without_prefix<'s>(location: &Location<'s>) -> Option<[&'s Directive; 2]> {
+    let LocationMatch::Prefix(path) = &location.matching else { return None };
+    let mut rewrites = location.scope.own().iter().filter(|directive| directive.name == "rewrite");
+    let (whole, rest, None) = (rewrites.next()?, rewrites.next()?, rewrites.next()) else { return None };
+    let is_it =
+        |rewrite: &Directive, words: [&str; 3]| (0..3).all(|index| rewrite.word(index) == words[index]);
+    let prefix = format!("^{}(/.*)", path.strip_suffix('/')?);
+    let pass = location.scope.here("proxy_pass")?;
+    (is_it(whole, ["^", "$request_uri", ""])
+        && is_it(rest, [prefix.as_str(), "$1", "break"])
+        && pass.word(0).ends_with("$uri"))
+    .then_some([whole, rest])
 }
 
 /// Writes a path for all requests. The query of a request is left out, unless the path ends with it.
@@ -757,7 +769,7 @@ pub(super) fn target(word: &str, directive: &str) -> Result<PassTarget, (&'stati
             Some((path, uri)) => (path, (!uri.is_empty()).then(|| uri.to_owned())),
             None => (socket, None),
         };
-        return Ok(PassTarget { scheme, host: format!("unix:{path}"), uri, scripts: None });
+        return Ok(PassTarget { scheme, host: format!("unix:{path}"), uri, scripts: None, host_field: None });
     }
     let (host, uri) = match rest.find('/') {
         Some(slash) => (&rest[..slash], Some(rest[slash..].to_owned())),
@@ -766,5 +778,5 @@ pub(super) fn target(word: &str, directive: &str) -> Result<PassTarget, (&'stati
     if host.is_empty() || host.contains([' ', '@', '?', '#']) {
         return Err(("it names no host", "name the server in `servers`"));
     }
-    Ok(PassTarget { scheme, host: host.to_owned(), uri, scripts: None })
+    Ok(PassTarget { scheme, host: host.to_owned(), uri, scripts: None, host_field: None })
 }

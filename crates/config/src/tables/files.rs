@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use ::route::{RouteTemplate, TemplateError, TemplateScope, TemplateStage, TemplateUse};
+use ::route::{
+    NamedValues, PathRewrite, RouteTemplate, TemplateError, TemplateScope, TemplateStage, TemplateUse,
+};
 
 use crate::document::reader::{Reader, Span};
 use crate::document::value_error::{ValueError, ValueFault};
@@ -27,6 +29,8 @@ pub struct Files {
     pub fallback: Option<String>,
     /// The upstream that gets requests for which there is no file, an index into `Settings::upstreams`.
     pub otherwise: Option<usize>,
+    /// The path that this upstream gets in place of that of the request.
+    pub else_path: Option<PathRewrite>,
     /// Whether a precompressed sibling is sent to clients that accept its coding.
     pub precompressed: bool,
     /// The value of Cache-Control.
@@ -46,6 +50,7 @@ impl Files {
             index: vec!["index.html".to_owned()],
             fallback: None,
             otherwise: None,
+            else_path: None,
             precompressed: false,
             cache_control: None,
             listing: false,
@@ -90,18 +95,30 @@ impl Default for FilesWritten {
 #[derive(Debug, Clone, Default)]
 struct ElseWritten {
     upstream: Option<Located<String>>,
+    path: Option<Located<String>>,
 }
 
 const ELSE: Inline<ElseWritten> = Inline {
     title: "else",
     example: "{ upstream = \"app\" }",
     table: &Table {
-        options: &[required!(
-            "upstream",
-            Maybe(At(UPSTREAM_NAME)),
-            ElseWritten.upstream,
-            "The upstream that gets these requests.",
-        )],
+        options: &[
+            required!(
+                "upstream",
+                Maybe(At(UPSTREAM_NAME)),
+                ElseWritten.upstream,
+                "The upstream that gets these requests.",
+            ),
+            key!(
+                "path",
+                Maybe(At(Name { expected: ELSE_PATH })),
+                ElseWritten.path,
+                "Path that it gets instead of that of the request, with variables as in `rewrite.path`. The query stays, \
+             unless the path has `?`. An application runs the script of this path, and gets the client's path in \
+             REQUEST_URI; the script of a directory that the request names comes first. Default: the path of the \
+             request.",
+            ),
+        ],
     },
 };
 
@@ -110,6 +127,8 @@ pub(crate) const ROOT_EXPECTED: &str = "the path of a directory such as /srv/www
 pub(crate) const INDEX: &str = "the name of a file such as index.html";
 
 pub(crate) const FALLBACK: &str = "the path of a file beneath the root such as /index.html";
+
+const ELSE_PATH: &str = "a path such as /index.php, or with variables /index.php$path";
 
 pub(crate) const CACHE_CONTROL: &str = "directives such as max-age=3600";
 
@@ -252,13 +271,24 @@ pub(crate) fn files(
 ) -> Option<Files> {
     let refused_before = reader.refused();
     check_names(written, reader);
-    let otherwise = match &written.otherwise {
-        Some(otherwise) => {
-            let Located { value, at } = otherwise.value.upstream.as_ref()?;
-            Some(names.http_upstream("else", value, at, reader)?)
+    let (mut otherwise, mut else_path) = (None, None);
+    if let Some(written) = &written.otherwise {
+        let Located { value, at } = written.value.upstream.as_ref()?;
+        otherwise = Some(names.http_upstream("else", value, at, reader)?);
+        if let Some(Located { value, at }) = &written.value.path {
+            if !value.starts_with('/') {
+                refuse(
+                    at,
+                    format!("else: the path {value:?} does not begin with a slash"),
+                    ELSE_PATH,
+                    reader,
+                );
+                return None;
+            }
+            let made = PathRewrite::whole(value, scope.values.unwrap_or(NamedValues::NONE));
+            else_path = Some(template(made, "path", at, ELSE_PATH, reader)?);
         }
-        None => None,
-    };
+    }
     let root = written.root.as_ref()?;
     let below = below(root, written, scope, reader)?;
     let (fixed, _) = split_root(&root.value);
@@ -275,6 +305,7 @@ pub(crate) fn files(
         index: written.index.iter().map(|name| name.value.clone()).collect(),
         fallback: value(&written.fallback).map(|path| relative(&path).to_owned()),
         otherwise,
+        else_path,
         precompressed: written.precompressed,
         cache_control: value(&written.cache_control).map(|value| value.trim().to_owned()),
         listing: written.listing,
@@ -343,8 +374,18 @@ fn refuse(at: &Span, message: String, expected: &str, reader: &mut Reader<'_>) {
 /// Converts settings back to the option: the source of its defaults.
 pub(crate) fn written(files: &Files) -> Element<FilesWritten> {
     // Only the defaults are written so, and they have no upstream.
-    let Files { root, below, index, fallback, otherwise: _, precompressed, cache_control, listing, symlinks } =
-        files;
+    let Files {
+        root,
+        below,
+        index,
+        fallback,
+        otherwise: _,
+        else_path: _,
+        precompressed,
+        cache_control,
+        listing,
+        symlinks,
+    } = files;
     element(FilesWritten {
         root: Some(located(match below {
             None => root.display().to_string(),

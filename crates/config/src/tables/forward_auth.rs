@@ -31,6 +31,8 @@ pub struct ForwardAuth {
     pub user_header: Option<String>,
     /// Whether the client gets the cookies of a 2xx answer.
     pub sets_cookies: bool,
+    /// Whether clients get any other answer than 2xx as a whole. Otherwise they get 401, 403 or 500 from the proxy.
+    pub passes_answer: bool,
     /// The page that a client is redirected to after a 401; `None` forwards the response.
     pub sign_in: Option<SignIn>,
     /// Remembered decisions; `None` remembers none.
@@ -61,6 +63,7 @@ pub(crate) struct ForwardAuthWritten {
     copy_headers: Vec<Located<String>>,
     user_header: Option<Located<String>>,
     set_cookie: bool,
+    pass_answer: bool,
     sign_in: Option<Located<String>>,
     cache: Option<Element<AuthCacheWritten>>,
 }
@@ -84,6 +87,7 @@ impl Default for ForwardAuthWritten {
             copy_headers: Vec::new(),
             user_header: None,
             set_cookie: false,
+            pass_answer: true,
             sign_in: None,
             cache: None,
         }
@@ -152,6 +156,13 @@ pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
                 ForwardAuthWritten.set_cookie,
                 "Adds Set-Cookie of a 2xx answer to the client's response, so that sessions can be renewed. \
                  Such an answer is for one request only.",
+            ),
+            key!(
+                "pass_answer",
+                Switch,
+                ForwardAuthWritten.pass_answer,
+                "Forwards any answer but 2xx to the client as a whole. With `false`, 401 and 403 become responses of the \
+                 proxy, with the `WWW-Authenticate` of the answer and `error_pages`, and any other answer becomes 500.",
             ),
             key!(
                 "sign_in",
@@ -256,6 +267,7 @@ pub(crate) fn forward_auth(
         copy_headers,
         user_header,
         sets_cookies: written.set_cookie,
+        passes_answer: written.pass_answer,
         sign_in,
         cache,
     })

@@ -77,7 +77,7 @@ pub(super) fn of_place(
         {
             "paths that servers may read as others get 400"
         }
-        () if their == 400 && has(&["..", "%2e%2e", "%00"]) => {
+        () if their == 400 && (is_above_root(&path) || has(&["%00"])) => {
             "paths above the root and zero bytes reach servers, where no route goes by them"
         }
         () if is_open => return None,
@@ -86,6 +86,14 @@ pub(super) fn of_place(
             && theirs.answer.body.starts_with(MISSING_SCRIPT.as_bytes()) =>
         {
             "only scripts that exist run"
+        }
+        () if peer == OldProxy::Nginx
+            && path.ends_with(".php")
+            && !request.path().ends_with(".php")
+            && theirs.seen.is_empty()
+            && !ours.seen.is_empty() =>
+        {
+            "the source of a script is never sent, whatever the case of its extension"
         }
         () if request.is_upgrade() && our == 101 && their != 101 => UPGRADES,
         // The stand-in of a server that authenticates accepts the upgrade itself.
@@ -105,6 +113,15 @@ pub(super) fn of_place(
                 .or_else(|| of_conditions(peer, request, theirs, ours));
         }
         () => return of_conditions(peer, request, theirs, ours),
+    })
+}
+
+/// Whether the dot segments of a path lead out of the root.
+fn is_above_root(path: &str) -> bool {
+    let mut depth = 0_i32;
+    decoded(path).split(['/', '\\']).filter(|segment| !matches!(*segment, "" | ".")).any(|segment| {
+        depth += if segment == ".." { -1 } else { 1 };
+        depth < 0
     })
 }
 
@@ -134,6 +151,17 @@ fn of_own(
         () if !is_read && (is_read_only(their) || their == 403) && our == 405 => {
             "files are only read, also those that are not there"
         }
+        () if peer == OldProxy::Nginx
+            && is_read
+            && (their, our) == (403, 404)
+            && theirs.is_own
+            && path.ends_with('/') =>
+        {
+            "a directory without an index gets 404, not 403"
+        }
+        () if !is_read && their == 301 && our == 405 && adds_slash(request, theirs) => {
+            "files are only read, also those that are not there"
+        }
         () if !is_read && is_read_only(their) && is_read_only(our) => {
             "files are only read, also those that are not there"
         }
@@ -145,6 +173,14 @@ fn of_own(
         }
         () => return None,
     })
+}
+
+/// Whether a redirect adds a slash to the path: it is that of a directory.
+fn adds_slash(request: &ProofRequest, side: &OutcomeSide) -> bool {
+    let path = decoded(request.path());
+    let location = side.answer.field("location").unwrap_or_default();
+    let location = location.split('?').next().unwrap_or_default();
+    decoded(location).ends_with(&format!("{}/", path.trim_start_matches('/')))
 }
 
 /// The rule for requests of ranges, and with conditions.
@@ -192,6 +228,14 @@ pub(super) fn of_queries(old: &OldConfiguration, request: &ProofRequest) -> Opti
     is_it.then_some("comparisons of `req.url` with a whole path ignore the query")
 }
 
+/// A path that a statement of nginx reads as it was sent, in `$request_uri`.
+pub(super) fn of_raw_paths(old: &OldConfiguration, request: &ProofRequest) -> Option<&'static str> {
+    let reads = |statement: &Statement| statement.name == "rewrite" && statement.word(1) == "$request_uri";
+    let has = |part: &str| request.path().contains(part);
+    let is_it = old.peer == OldProxy::Nginx && (has("//") || has("%")) && old.any(&reads);
+    is_it.then_some("paths are compared with escapes decoded and repeated slashes merged")
+}
+
 /// nginx answers 405 where a file exists; with a server for missing files, other methods go there.
 pub(super) fn of_other_methods(
     old: &OldConfiguration,
@@ -203,7 +247,9 @@ pub(super) fn of_other_methods(
     let tries = |statement: &Statement| statement.name == "try_files";
     let refuses = |statement: &Statement| statement.name == "return" && statement.word(0) == "405";
     let is_of_file = old.peer == OldProxy::Nginx && theirs.answer.status == 405 && theirs.is_own;
-    let is_it = is_of_file && !is_read && !ours.seen.is_empty() && old.any(&tries) && !old.any(&refuses);
+    // The server gets the request as it is.
+    let is_passed = matches!(ours.seen.as_slice(), [seen] if seen.method == request.method);
+    let is_it = is_of_file && !is_read && is_passed && old.any(&tries) && !old.any(&refuses);
     is_it.then_some("other methods than GET and HEAD go to the server for missing files")
 }
 
@@ -250,7 +296,7 @@ pub(super) fn of_old_field(
             "Cache-Status in place of fields about hits"
         }
         "retry-after" if old.peer == OldProxy::Varnish && is_own && values.theirs == ["5"] => OWN,
-        _ if old.peer == OldProxy::Nginx => return of_nginx_field(old, values, theirs, ours),
+        _ if old.peer == OldProxy::Nginx => return of_nginx_field(old, request, values, theirs, ours),
         _ => return None,
     })
 }
@@ -258,12 +304,14 @@ pub(super) fn of_old_field(
 /// As [`of_old_field`], for nginx.
 fn of_nginx_field(
     old: &OldConfiguration,
+    request: &ProofRequest,
     values: &FieldValues<'_>,
     theirs: &OutcomeSide,
     ours: &OutcomeSide,
 ) -> Option<&'static str> {
     let status = theirs.answer.status;
     let is_own = theirs.seen.is_empty() && ours.seen.is_empty();
+    let is_ambiguous = status == 400 && ours.answer.status == 400 && is_own && is_above_root(request.path());
     let adds = |statement: &Statement| {
         statement.name == "add_header" && statement.word(0).eq_ignore_ascii_case(values.name)
     };
@@ -271,6 +319,9 @@ fn of_nginx_field(
     Some(match values.name {
         _ if values.theirs.is_empty() && !WITH_FIELDS.contains(&status) && old.any(&adds) => {
             "add_header applies to every response"
+        }
+        _ if is_ambiguous && values.ours.is_empty() && old.any(&adds) => {
+            "requests that are no request of a server have no fields of one"
         }
         _ if values.ours.is_empty()
             && values.theirs.iter().all(|value| CACHE_STATUSES.contains(&value.as_str()))
@@ -286,14 +337,19 @@ fn of_nginx_field(
         {
             "text is UTF-8 without `charset`"
         }
-        "expires" | "cache-control" if values.ours.is_empty() && is_own && status < 400 => {
+        "expires" | "cache-control"
+            if values.ours.is_empty() && is_own && matches!(status, 301 | 302 | 303 | 307 | 308) =>
+        {
             "redirects that add a slash have no lifetime"
         }
         "location" if merged(values.theirs) == merged(values.ours) => {
             "repeated slashes and escapes in redirects"
         }
         "content-type"
-            if is_own && !ours.answer.body.is_empty() && theirs.answer.body == ours.answer.body =>
+            if is_own
+                && !ours.answer.body.is_empty()
+                && theirs.answer.body == ours.answer.body
+                && theirs.answer.field("etag").is_none() =>
         {
             "the type of a returned text does not depend on the path"
         }
@@ -329,9 +385,23 @@ fn merged(locations: &[String]) -> Vec<String> {
         while path.contains("//") {
             path = path.replace("//", "/");
         }
-        format!("{scheme}{}", decoded(&path))
+        format!("{scheme}{}", without_dots(&decoded(&path)))
     };
     locations.iter().map(merge).collect()
+}
+
+/// A URL whose dot segments are resolved, as clients do (RFC 3986 §5.2.4).
+fn without_dots(url: &str) -> String {
+    let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let mut made: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "." => {}
+            ".." if made.len() > 1 => drop(made.pop()),
+            segment => made.push(segment),
+        }
+    }
+    made.join("/") + query
 }
 
 /// The names of cookies.
@@ -416,6 +486,10 @@ pub(super) fn of_server_field(
         {
             "scripts with a path behind them"
         }
+        "document_uri" if is_longer(theirs, ours) => "scripts with a path behind them",
+        "path_info" | "query_string" if merged(theirs) == merged(ours) => {
+            "paths are read with escapes decoded and repeated slashes merged"
+        }
         name if OF_CGI.contains(&name) || name == "https" => match (theirs, ours) {
             ([their], [our]) if their.split(", ").all(|part| part == our) => "parameters that are repeated",
             _ => return None,
@@ -424,9 +498,20 @@ pub(super) fn of_server_field(
     })
 }
 
+/// Whether our path is theirs with more behind it.
+fn is_longer(theirs: &[String], ours: &[String]) -> bool {
+    matches!((theirs, ours), ([their], [our]) if our.strip_prefix(their.as_str()).is_some_and(|rest| rest.starts_with('/')))
+}
+
 /// The rule by which a server may get another target.
-pub(super) fn of_target(peer: OldProxy, request: &ProofRequest, is_asked: bool) -> Option<&'static str> {
-    if is_asked {
+pub(super) fn of_target(
+    peer: OldProxy,
+    request: &ProofRequest,
+    is_asked: bool,
+    (theirs, ours): (&str, &str),
+) -> Option<&'static str> {
+    let path_of = |target: &str| target.split('?').next().unwrap_or_default().to_owned();
+    if is_asked && path_of(theirs) == path_of(ours) {
         return Some("servers that authenticate get the query in X-Forwarded-Uri");
     }
     if peer != OldProxy::Nginx && ["//", "%"].iter().any(|part| request.path().contains(part)) {
@@ -434,7 +519,8 @@ pub(super) fn of_target(peer: OldProxy, request: &ProofRequest, is_asked: bool) 
     }
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
-    (peer == OldProxy::Nginx && has_dots)
+    let is_same = || merged(&[theirs.to_owned()]) == merged(&[ours.to_owned()]);
+    (peer == OldProxy::Nginx && has_dots && is_same())
         .then_some("nginx resolves dot segments, and servers get them from Vanward")
 }
 

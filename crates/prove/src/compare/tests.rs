@@ -92,6 +92,35 @@ fn differences_are_found() {
                 "the field x of the response: none / 1",
             ],
         ),
+        // A path that stays below the root, a lifetime that a file lacks, and a target that dots do not explain.
+        (
+            outcome(400, HEAD, "", &[]),
+            outcome(200, HEAD, "", &[(0, "/a/../b", "host: a")]),
+            vec!["OPEN the status: 400; no server was asked / 200; 10.0.0.1:3000 got GET /a/../b"],
+        ),
+        (
+            outcome(200, "cache-control: max-age=60", "a", &[]),
+            outcome(200, "", "a", &[]),
+            vec!["the field cache-control of the response: max-age=60 / none"],
+        ),
+        (
+            ok(&[(0, "/b", "host: a")]),
+            ok(&[(0, "/a/../c", "host: a")]),
+            vec!["the target that the server got: /b / /a/../c"],
+        ),
+        // A page of a server in place of one of nginx, a refusal of a path without a slash, and the source of a script.
+        (
+            outcome(500, HEAD, "<center>nginx", &[(0, "/", "host: a")]),
+            outcome(500, HEAD, ORIGIN_LINE, &[(0, "/", "host: a")]),
+            vec![
+                "the body of the response: 13 bytes: \"<center>nginx\" / 40 bytes: \"A line of a page that can be compressed.\"",
+            ],
+        ),
+        (
+            outcome(403, HEAD, "", &[]),
+            outcome(404, HEAD, "", &[(0, "/", "host: a")]),
+            vec!["OPEN the status: 403; no server was asked / 404; 10.0.0.1:3000 got GET /"],
+        ),
         (
             plain,
             outcome(200, HEAD, "b", &[(0, "/", "host: a")]),
@@ -99,7 +128,7 @@ fn differences_are_found() {
         ),
     ];
     for (theirs, ours, found) in rows {
-        assert_eq!(compared("/", &theirs, &ours).0, found);
+        assert_eq!(compared("/a/../b", &theirs, &ours).0, found);
     }
 }
 
@@ -125,6 +154,18 @@ fn differences_without_a_meaning_are_counted_by_rule() {
             outcome(200, "", "", &[]),
             outcome(400, "", "", &[]),
             vec!["paths that servers may read as others get 400"],
+        ),
+        (
+            "/a/../b",
+            outcome(200, "", "", &[(0, "/b?x", "")]),
+            outcome(200, "", "", &[(0, "/a/../b?x", "")]),
+            vec!["nginx resolves dot segments, and servers get them from Vanward"],
+        ),
+        (
+            "/../b",
+            outcome(400, "", "", &[]),
+            outcome(200, "", "", &[(0, "/../b", "")]),
+            vec!["paths above the root and zero bytes reach servers, where no route goes by them"],
         ),
         (
             "/",
@@ -155,6 +196,50 @@ fn differences_without_a_meaning_are_counted_by_rule() {
             },
             outcome(403, "", "", &[]),
             vec!["refusals that close the connection become a status"],
+        ),
+        // A server that was asked whether to admit the client sends no page.
+        (
+            "/",
+            outcome(500, "content-type: text/html", "<center>nginx", &[(2, "/check", "")]),
+            outcome(500, "", "", &[(2, "/check", "")]),
+            vec!["the proxies' own responses"],
+        ),
+        (
+            "/a.PHP",
+            outcome(200, HEAD, "source", &[]),
+            outcome(200, HEAD, "page", &[(0, "/a.PHP", "")]),
+            vec!["the source of a script is never sent, whatever the case of its extension"],
+        ),
+        (
+            "/a/",
+            outcome(403, "content-type: text/html", "<center>nginx", &[]),
+            outcome(404, "", "", &[]),
+            vec!["a directory without an index gets 404, not 403"],
+        ),
+        (
+            "/a",
+            outcome(302, "location: https://a.example/b/c?x=/../", "", &[]),
+            outcome(302, "location: https://a.example/a/../b/./c?x=/../", "", &[]),
+            vec!["repeated slashes and escapes in redirects"],
+        ),
+        (
+            "/a",
+            outcome(
+                200,
+                "",
+                "",
+                &[(0, "/", "document_uri: /index.php\npath_info: //a\nquery_string: q=/a b")],
+            ),
+            outcome(
+                200,
+                "",
+                "",
+                &[(0, "/", "document_uri: /index.php/a\npath_info: /a\nquery_string: q=/a%20b")],
+            ),
+            vec![
+                "paths are read with escapes decoded and repeated slashes merged",
+                "scripts with a path behind them",
+            ],
         ),
         (
             "/",

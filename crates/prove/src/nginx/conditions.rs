@@ -45,8 +45,13 @@ pub(super) fn of_variable(variable: &str, pattern: TextPattern) -> Option<OldCon
     };
     match name {
         "host" | "http_host" => return Some(OldCondition::Host(pattern)),
+        "query_string" | "args" => return Some(OldCondition::Query(pattern)),
         "uri" | "request_uri" | "document_uri" => return Some(OldCondition::Path(pattern)),
-        "invalid_referer" => return Some(OldCondition::Field("Referer".to_owned(), TextPattern::Present)),
+        "invalid_referer" => {
+            // A Referer that is no URL may be valid.
+            let elsewhere = TextPattern::Exact("https://stranger.example.net/page".to_owned());
+            return Some(OldCondition::Field("Referer".to_owned(), elsewhere));
+        }
         "remote_addr" | "binary_remote_addr" => return text.map(|text| OldCondition::Clients(vec![text])),
         "request_method" => {
             let methods = text.map_or_else(

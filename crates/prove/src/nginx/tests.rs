@@ -142,6 +142,18 @@ fn addresses_servers_and_files_are_replaced_and_each_block_has_a_mark() {
 }
 
 #[test]
+fn an_expression_within_a_prefix_and_a_query_are_met_there() {
+    let old = old("server { listen 80; if ($query_string ~ \"a=b\") { return 403; }\n\
+         location /m/ {\nlocation ~* \\.(ico|css)$ { } } }");
+    let of_line = |line: usize| {
+        let rules = old.sites[0].rules.iter().filter(|rule| rule.place.line == line);
+        rules.flat_map(|rule| rule.conditions.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_line(1), [OldCondition::Query(expression("a=b", false))]);
+    assert_eq!(of_line(3), [OldCondition::Path(expression("^/m/.*(?:\\.(ico|css)$)", true))]);
+}
+
+#[test]
 fn what_requests_cannot_reach_is_named() {
     let old = old(
         "stream { server { listen 1; } }\nhttp { server { listen unix:/a; limit_conn a 1000; location / { uwsgi_pass b; } } }",

@@ -69,7 +69,8 @@ fn wanted<'f>(
     let is_for_client = matches!(routed.purpose, Purpose::Client | Purpose::Peer);
     let is_upgrade = routed.wants_upgrade || routed.connection.upgrade;
     let can_answer = state.sent == SentProgress::Nothing;
-    let can_ask = is_for_client && !is_upgrade && can_answer;
+    // A page is no response to an upgrade, but another server may accept it.
+    let can_ask = is_for_client && can_answer && !(is_upgrade && fallback.path.is_some());
     (can_ask && (fallback.path.is_some() || may_repeat(exchange, outcome))).then_some((fallback, status))
 }
 

@@ -64,7 +64,7 @@ fn write(
         head,
         bytes: text,
         script: script.script(),
-        uri: None,
+        uri: uri(ctx, routed, client_bytes),
         content_length: None,
         version: routed.version,
         is_tls: seen::is_secure(ctx, client_head, client_bytes),
@@ -125,6 +125,14 @@ fn begin_with(application: &FastcgiConnection, routed: &RoutedRequest, request: 
         to_head: routed.method == Method::Head,
         name,
     });
+}
+
+/// Returns the client's path and query, if the application gets another path for missing files.
+fn uri<'a>(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let policies = routed.policies(ctx)?;
+    // A token in the query must not reach the application.
+    let has_token = policies.tokens().is_some_and(|tokens| tokens.removed_parameter().is_some());
+    (!has_token && policies.else_path().is_some()).then(|| routed.target.path_and_query.for_bytes(bytes))
 }
 
 /// Returns the client's address, possibly as reported by trusted proxies; its port is then unknown. A Unix socket has

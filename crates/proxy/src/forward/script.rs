@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ::files::MayBlock;
-use config::Fastcgi;
+use config::{Action, Fastcgi};
 use fastcgi::{Script, ScriptCandidates, ScriptForm};
 use http1::BodyFraming;
 
@@ -40,18 +40,51 @@ pub(crate) async fn find(
     let upstream = &ctx.snapshot.plan.upstreams[routed.upstream.get()];
     let Some(settings) = &upstream.config.fastcgi else { return Err(Failure::NoFile) };
     let mut script = request.texts.script.take().unwrap_or_default();
-    let found = find_at_once(ctx, settings, path(routed, request), &mut script);
-    let found = match found {
-        Found::Script(form) => Ok(form),
-        Found::Nothing(failure) => Err(failure),
-        Found::Unknown => {
-            let path = path(routed, request).to_vec();
-            cold(|| find_elsewhere(ctx, upstream, path, &mut script)).await
-        }
-    };
+    let mut found = Err(Failure::NoFile);
+    if is_of_directory(ctx, routed) {
+        let own = routed.target.path.for_bytes(request.head_bytes()).to_vec();
+        found = cold(|| find_for(ctx, upstream, settings, &own, &mut script)).await;
+    }
+    if matches!(found, Ok(ScriptForm::DirectoryIndex | ScriptForm::DirectoryWithoutSlash)) {
+        // Such a request keeps its target.
+        request.texts.path.clear();
+    } else {
+        found = match find_at_once(ctx, settings, path(routed, request), &mut script) {
+            Found::Script(form) => Ok(form),
+            Found::Nothing(failure) => Err(failure),
+            Found::Unknown => {
+                let path = path(routed, request).to_vec();
+                cold(|| find_elsewhere(ctx, upstream, path, &mut script)).await
+            }
+        };
+    }
     script.is_found = found.is_ok();
     request.texts.script = Some(script);
     found
+}
+
+/// Whether a request that has another path for missing files may still be for the script of a directory.
+#[inline]
+fn is_of_directory(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
+    routed.policies(ctx).is_some_and(|policies| match &policies.action {
+        Action::Files(files) => files.else_path.is_some() && !files.index.is_empty(),
+        _ => false,
+    })
+}
+
+/// Finds the script of a path, wherever its metadata is.
+async fn find_for(
+    ctx: &ExchangeContext<'_>,
+    upstream: &Arc<UpstreamPlan>,
+    settings: &Fastcgi,
+    path: &[u8],
+    script: &mut ScriptText,
+) -> Result<ScriptForm, Failure> {
+    match find_at_once(ctx, settings, path, script) {
+        Found::Script(form) => Ok(form),
+        Found::Nothing(failure) => Err(failure),
+        Found::Unknown => find_elsewhere(ctx, upstream, path.to_vec(), script).await,
+    }
 }
 
 /// Prepares a request for an application: finds its script, unless the path of the request has done so. Asks for a body

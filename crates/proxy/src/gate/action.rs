@@ -3,7 +3,7 @@
 use balance::SessionParts;
 use config::{Action, Files};
 use http1::Method;
-use route::{LaterFacts, RouteTemplate, SplitChoice, VariableValues};
+use route::{LaterFacts, PathRewrite, RouteTemplate, SplitChoice, VariableValues};
 
 use crate::answer;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, Texts};
@@ -120,6 +120,9 @@ pub(crate) fn act<'a>(
     // Errors are returned last, when the texts are back in the request.
     rewritten.map_err(|_| Failure::AmbiguousPath)?;
     found?;
+    if let (Ok(None), Some(rewrite)) = (&answer, policies.else_path()) {
+        take_else_path(ctx, policies, rewrite, routed, request)?;
+    }
     answer
 }
 
@@ -183,6 +186,14 @@ fn run<'a>(
             let may_have_body = route::may_have_body(status);
             let Some(template) = respond.body.as_ref().filter(|_| may_have_body) else {
                 let body = if may_have_body { response.body() } else { b"" };
+                let page = || answer::page(ctx, Some(policies), status);
+                if status >= 400
+                    && body.is_empty()
+                    && let Some(page) = page()
+                {
+                    answer::push_content(out, status, page.content_type, &page.body);
+                    return Ok(Some(LocalResponse::Own { status, body: &page.body }));
+                }
                 answer::push_content(out, status, response.content_type(), body);
                 return Ok(Some(LocalResponse::Own { status, body }));
             };
@@ -193,6 +204,30 @@ fn run<'a>(
         Action::Files(files) => return Ok(file(routed, files.otherwise)),
     }
     Ok(None)
+}
+
+/// Gives a request the path for the upstream for missing files. Called once it is known that there is no file.
+#[cold]
+pub(crate) fn take_else_path(
+    ctx: &ExchangeContext<'_>,
+    policies: &RoutePolicies,
+    rewrite: &PathRewrite,
+    routed: &RoutedRequest,
+    request: &mut CurrentRequest,
+) -> Result<(), Failure> {
+    let mut texts = std::mem::take(&mut request.texts);
+    let mut path = std::mem::take(&mut texts.path);
+    path.clear();
+    let bytes = request.head_bytes();
+    let fields = RequestFields::new(&request.head, bytes);
+    let subject = PolicySubject::from_routed(routed);
+    let computed = subject.values(ctx, policies, request, &texts);
+    let exchange = edits::facts(ctx, policies, &subject, request, (&fields, computed.as_ref()), &texts);
+    let kept_target = kept_target(routed, &texts);
+    let made = rewrite.apply(&edits::with_kept_query(exchange, kept_target), &mut path);
+    texts.path = path;
+    request.texts = texts;
+    made.map(drop).map_err(|_| Failure::AmbiguousPath)
 }
 
 /// Decides whether a request to a route with files may be for a file, or is for the upstream that gets all others.

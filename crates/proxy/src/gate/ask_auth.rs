@@ -429,9 +429,17 @@ impl AuthDecision {
 impl RefusedAnswer {
     /// Returns the Set-Cookie lines.
     pub(crate) fn cookies(&self) -> impl Iterator<Item = &[u8]> {
-        let name = b"set-cookie:".as_slice();
+        self.named(b"set-cookie:")
+    }
+
+    /// Returns the WWW-Authenticate lines.
+    pub(crate) fn challenges(&self) -> impl Iterator<Item = &[u8]> {
+        self.named(b"www-authenticate:")
+    }
+
+    fn named(&self, name: &'static [u8]) -> impl Iterator<Item = &[u8]> {
         let is_it =
-            |line: &&[u8]| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+            move |line: &&[u8]| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         self.lines.split_inclusive(|&byte| byte == b'\n').filter(is_it)
     }
 }

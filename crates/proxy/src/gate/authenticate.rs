@@ -23,6 +23,7 @@ use crate::gate::token::{self, TokenOutcome};
 use crate::gate::verify::{self, Claim};
 use crate::outgoing::edits::{self, PolicySubject};
 use crate::shared::vouched::Vouched;
+use transport::cold::cold;
 
 /// A decision that needs a wait, or a response.
 pub(crate) struct AuthCourse<'a> {
@@ -97,12 +98,16 @@ pub(crate) async fn in_time(
             Err(token::failure(refused))
         }
         Some(AuthRefusal::Answer(answer)) if course.verdict == Some(AuthVerdict::Refused) => {
-            let sign_in = course.authentication.server().and_then(|auth| auth.settings.sign_in.as_ref());
+            let settings = course.authentication.server().map(|auth| &auth.settings);
+            let sign_in = settings.and_then(|settings| settings.sign_in.as_ref());
             // A gRPC client cannot use a login page.
             let sign_in = sign_in.filter(|_| answer.status == 401 && !answer::is_call(&memory.request));
             let exchange = &mut Exchange { ctx, routed, memory, state };
             match sign_in {
                 Some(page) => send_to(exchange, page, &answer).await.map(Some),
+                None if settings.is_some_and(|settings| !settings.passes_answer) => {
+                    cold(|| refuse(exchange, &answer)).await.map(Some)
+                }
                 None => pass_on(exchange, course.authentication, &answer).await.map(Some),
             }
         }
@@ -273,6 +278,21 @@ async fn pass_on(
     }
     answer::push_length(out, *status, body.len());
     answer::own(exchange, *status, body).await
+}
+
+/// Answers in place of an authentication server, with its status if that refuses the client.
+async fn refuse(exchange: &mut Exchange<'_, '_>, refused: &RefusedAnswer) -> Result<AfterExchange, Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
+    let status = if matches!(refused.status, 401 | 403) { refused.status } else { 500 };
+    let page = answer::page(ctx, routed.policies(ctx), status);
+    let out = &mut exchange.memory.response.out;
+    answer::begin(out, status);
+    if status == 401 {
+        refused.challenges().for_each(|line| out.extend_from_slice(line));
+    }
+    let (content_type, body) = page.map_or(("", &b""[..]), |page| (page.content_type, &page.body[..]));
+    answer::push_content(out, status, content_type, body);
+    answer::own(exchange, status, body).await
 }
 
 /// Redirects a client to its login page, with the cookies of the authentication server.

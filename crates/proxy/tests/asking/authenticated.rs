@@ -134,6 +134,36 @@ fn a_refusal_is_passed_on_whole() {
 }
 
 #[test]
+fn a_refusal_may_be_the_proxys_own() {
+    let own = GUARDED
+        .replace("set_cookie =", "pass_answer = false, set_cookie =")
+        .replace("request_headers", "error_pages = { 403 = \"{dir}/no.html\" }\nrequest_headers");
+    for spoken in BOTH {
+        let scene = Scene::with_files(&[("no.html", "<p>no")], &own);
+        let mut client = scene.client(spoken);
+        let mut auth = None;
+        for (status, expected, challenge, body) in [
+            ("401 Unauthorized", 401, Some("Bearer"), ""),
+            ("403 Forbidden", 403, None, "<p>no"),
+            ("302 Found", 500, None, ""),
+            ("503 Busy", 500, None, ""),
+        ] {
+            client.asks(&get("/secret"));
+            let peer = auth.get_or_insert_with(|| scene.accept(1));
+            peer.head();
+            peer.sends(format!(
+                "HTTP/1.1 {status}\r\nWWW-Authenticate: Bearer\r\nLocation: /x\r\nX-A: 1\r\nContent-Length: 5\r\n\r\nlogin"
+            ));
+            let got = client.gets();
+            assert_eq!((got.status, got.body.as_str()), (expected, body), "{spoken:?} {status}");
+            assert_eq!(got.field("www-authenticate"), challenge, "{spoken:?} {status}");
+            assert_eq!((got.field("location"), got.field("x-a")), (None, None), "{spoken:?} {status}");
+        }
+        assert!(scene.try_accept(0).is_none(), "the server is asked nothing");
+    }
+}
+
+#[test]
 fn a_call_is_refused_in_words_of_grpc() {
     let auth = server("HTTP/1.1 401 Unauthorized\r\nContent-Length: 5\r\n\r\nlogin");
     let scene = Scene::new(&GUARDED.replace("{1}", &auth));

@@ -67,6 +67,46 @@ fn scripts_run_and_other_files_are_sent() {
     }
 }
 
+/// The script of the path for missing files runs, except for directories with a script of their own. The first index that
+/// exists decides, also if it is a script.
+#[test]
+fn requests_without_a_file_run_the_script_of_the_other_path() {
+    let scene = Scene::with_files(
+        FILES,
+        "[[route]]\nfiles = { root = \"{dir}\", index = [\"index.php\", \"index.html\"], else = { upstream = \"app\", path = \
+         \"/index.php/front?q=$path&$query\" } }\n[upstream.app]\nservers = [\"fcgi://{0}\"]\n\
+         fastcgi = { root = \"{dir}\", front_controller = false }\npool = { idle = 0 }\n",
+    );
+    for (folder, file) in [("admin", "index.php"), ("docs", "index.html")] {
+        fs::create_dir(scene.file(folder)).expect("a directory");
+        fs::write(scene.file(&format!("{folder}/{file}")), SOURCE).expect("it can be written");
+    }
+    fs::write(scene.file("admin/index.html"), "not sent").expect("it can be written");
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for _ in 0..2 {
+            for (target, script, path_info, query) in [
+                ("/gone?a=1", "/index.php", Some("/front"), "q=/gone&a=1"),
+                ("/a.php/b", "/index.php", Some("/front"), "q=/a.php/b&"),
+                ("/admin/?a=1", "/admin/index.php", None, "a=1"),
+                ("/", "/index.php", None, ""),
+            ] {
+                client.asks(&get(target));
+                let asked = Application::accept(&scene, 0).serves(OK);
+                let param = |name: &str| asked.param(name).filter(|value| !value.is_empty());
+                assert_eq!(param("SCRIPT_NAME"), Some(script), "{target}");
+                assert_eq!(param("PATH_INFO"), path_info, "{target}");
+                assert_eq!(asked.param("QUERY_STRING"), Some(query), "{target}");
+                assert_eq!(asked.param("REQUEST_URI"), Some(target), "{target}");
+                assert_eq!(client.gets().body, "ran", "{target}");
+            }
+            assert_eq!(client.asks_for(&get("/docs/")).body, SOURCE, "an index that is no script");
+            let got = client.asks_for(&get("/admin"));
+            assert_eq!((got.status, got.field("location")), (301, Some("/admin/")));
+        }
+    }
+}
+
 #[test]
 fn a_reload_that_makes_files_scripts_holds_at_once() {
     let (server, directory) = (testkit::ports::listen(), tempfile::tempdir().expect("a directory"));

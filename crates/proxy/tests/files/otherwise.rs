@@ -77,6 +77,28 @@ fn a_file_is_sent_and_the_server_gets_all_other_requests() {
 }
 
 #[test]
+fn the_server_may_get_another_path() {
+    let scene = scene(", else = { upstream = \"app\", path = \"/app?of=$path&$query\" }", APP);
+    write(&scene, "root/app.js", "script");
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (target, expected) in
+            [("/gone", "/app?of=/gone&"), ("/gone?x=1", "/app?of=/gone&x=1"), ("/plain/", "/app?of=/plain/&")]
+        {
+            // Twice: the second time it is known that there is no file.
+            for _ in 0..2 {
+                let seen = asked_of_server(&scene, &mut client, &get(target));
+                assert_eq!(seen, format!("GET {expected} HTTP/1.1"), "{spoken:?}");
+            }
+        }
+        let put = BodylessRequest { method: "DELETE", ..get("/app.js") };
+        let seen = asked_of_server(&scene, &mut client, &put);
+        assert_eq!(seen, "DELETE /app?of=/app.js& HTTP/1.1", "{spoken:?}");
+        assert_eq!(client.asks_for(&get("/app.js")).body, "script", "{spoken:?}");
+    }
+}
+
+#[test]
 fn other_methods_go_to_the_server_with_their_body_even_for_a_file() {
     let scene = files_first("", "");
     write(&scene, "root/up", "a file");

@@ -108,12 +108,28 @@ response_headers = { set = { X-Own = "$status $path" } }
 [[route]]
 host = "down"
 upstream = "down"
+[[route]]
+host = "gone"
+respond = { status = 410 }
+[[route]]
+host = "empty"
+respond = { status = 201 }
+[[route]]
+host = "said"
+respond = { status = 410, body = "said" }
 [upstream.down]
 servers = ["http://127.0.0.1:1"]
 "#,
     );
     for spoken in BOTH {
         let mut client = scene.client(spoken);
+        // An error without a body has its page.
+        for (host, status, body) in [("gone", 410, "<p>oh</p>"), ("empty", 201, ""), ("said", 410, "said")] {
+            let got = client.asks_for(&BodylessRequest { host, ..get("/") });
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{spoken:?} {host}");
+            let is_page = got.field("content-type").is_some_and(|found| found.starts_with("text/html"));
+            assert_eq!(is_page, host == "gone", "{spoken:?} {host}");
+        }
         let got = client.asks_for(&get("/a"));
         assert_eq!((got.status, got.body.as_str()), (403, "<p>no</p>"), "{spoken:?}");
         assert_eq!(got.field("content-type").map(|found| found.starts_with("text/html")), Some(true));

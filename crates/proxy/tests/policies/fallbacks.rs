@@ -423,7 +423,8 @@ fn upgrades_and_interim_responses() {
     let SceneClient::One(mut client) = scene.client(Spoken::Http1) else { panic!("it is HTTP/1") };
     client.sends("GET /ws HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     serves(&scene, 0, &answer("404 Not Found", "no socket"));
-    assert_eq!(client.message().body, b"no socket");
+    serves(&scene, 1, &answer("426 Upgrade Required", "no socket here either"));
+    assert_eq!(client.message().body, b"no socket here either");
     let SceneClient::One(mut client) = scene.client(Spoken::Http1) else { panic!("it is HTTP/1") };
     client.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     serves(&scene, 0, &format!("HTTP/1.1 103 Early Hints\r\n\r\n{}", answer("404 Not Found", "lost")));

@@ -340,7 +340,7 @@ fn groups_and_files_are_refused_and_refusals_stay_closed() {
     let refused = parsed["route"].as_array().expect("routes").iter().filter(|route| {
         route.get("when").and_then(|when| when.as_str()).is_some_and(|when| when.contains("\"b\""))
     });
-    assert_eq!(refused.count(), 2, "{}", adapted.toml);
+    assert_eq!(refused.count(), 1, "{}", adapted.toml);
     let server = "server { listen 80; if ($geoip_x) { return 403; } location = /a { return 200 a; } location / { return 200 b; } }";
     let adapted = checked(server);
     assert_eq!(branches(&adapted), ["else -> 501", "else -> 501"], "{}", adapted.toml);
@@ -440,7 +440,8 @@ fn an_if_for_missing_files_is_read_like_try_files() {
                location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } }";
     let adapted = checked(php);
     assert!(
-        adapted.toml.contains("path = \"/\"\nupstream = ") && refused(&adapted).is_empty(),
+        adapted.toml.contains("else = { upstream = \"127.0.0.1-9000\", path = \"/index.php\" }")
+            && refused(&adapted).is_empty(),
         "{:?}\n{}",
         adapted.remarks,
         adapted.toml

@@ -501,7 +501,8 @@ const RESPOND: Inline<RespondWritten> = Inline {
                 Maybe(At(Content { expected: "text" })),
                 RespondWritten.body,
                 "Body of the response. `${NAME}` is a variable or a value, escaped as `content_type` requires; \
-                 `$${` is the text `${`. Other dollar signs stand for themselves.",
+                 `$${` is the text `${`. Other dollar signs stand for themselves. Default: for an error, its page of \
+                 `error_pages`.",
             ),
             key!(
                 "file",

@@ -171,6 +171,7 @@ mod tests {
             copy_headers: Vec::new(),
             user_header: None,
             sets_cookies: false,
+            passes_answer: true,
             sign_in: None,
             cache: None,
         };

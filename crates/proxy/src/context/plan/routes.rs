@@ -14,8 +14,8 @@ use cache::{KeySecret, Space};
 use config::{Action, Compress, Config, DenyRule, Jwt, KeySource, RouteLog, Shared, TokenKeys, WebBotAuth};
 use expression::{ExchangeStage, Expression, Fact};
 use route::{
-    AccessList, BytePattern, Credentials, CredentialsDigest, PathRule, RequestParts, RouteRule, RouteTable,
-    Users, VerifiedCredentials,
+    AccessList, BytePattern, Credentials, CredentialsDigest, PathRewrite, PathRule, RequestParts, RouteRule,
+    RouteTable, Users, VerifiedCredentials,
 };
 
 use super::request_limits::{self, ConcurrencyLimit, Limit, LimitZones};
@@ -459,6 +459,12 @@ impl RoutePolicies {
     fn user_name(&self, user: Option<usize>) -> &str {
         let name = || self.password()?.users.name(user?);
         name().unwrap_or_default()
+    }
+
+    /// The path that the upstream for missing files gets in place of that of a request.
+    pub(crate) fn else_path(&self) -> Option<&PathRewrite> {
+        let Action::Files(files) = &self.action else { return None };
+        files.else_path.as_ref()
     }
 
     /// The name of a request's user, listed or vouched for; empty if there is none.

@@ -376,6 +376,9 @@ fn at_once(
     })
 }
 
+/// Time for copies of the last requests to arrive.
+const SETTLE: Duration = Duration::from_millis(200);
+
 /// The requests, and where they go.
 struct ProofRun {
     requests: Vec<ProofRequest>,
@@ -391,6 +394,7 @@ impl ProofRun {
         let client = ProofClient::new()?;
         let started = Instant::now();
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        let mut numbers = Vec::new();
         let are_together = |one: &ProofRequest, next: &ProofRequest| {
             one.row == RequestRow::AtOnce && (one.row, one.client) == (next.row, next.client)
         };
@@ -399,15 +403,21 @@ impl ProofRun {
                 break;
             }
             let Some(door) = self.doors.get(requests[0].door) else { continue };
+            numbers.extend(requests.iter().map(|request| request.number));
             for ((addresses, origins), outcomes) in [(&self.theirs, &mut theirs), (&self.ours, &mut ours)] {
                 let address = addresses[requests[0].door];
                 let answers = match requests {
                     [request] => vec![client.send(address, door, request)],
                     several => at_once(several, |request| client.send(address, door, request), origins),
                 };
-                for (request, answer) in requests.iter().zip(answers) {
-                    outcomes.push(ProofOutcome { answer, seen: origins.take(request.number) });
-                }
+                outcomes.extend(answers.into_iter().map(|answer| ProofOutcome { answer, seen: Vec::new() }));
+            }
+        }
+        // Copies of a request may arrive behind its response.
+        std::thread::sleep(SETTLE);
+        for (origins, outcomes) in [(&self.theirs.1, &mut theirs), (&self.ours.1, &mut ours)] {
+            for (outcome, number) in outcomes.iter_mut().zip(&numbers) {
+                outcome.seen = origins.take(*number);
             }
         }
         Ok((theirs, ours))

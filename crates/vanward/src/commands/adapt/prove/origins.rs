@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use prove::{MARK, OldServer, OriginBehaviour, SHARE, SeenRequest, WEBSOCKET_ACCEPT};
+use prove::{MARK, ORIGIN_LINE, OldServer, OriginBehaviour, SHARE, SeenRequest, WEBSOCKET_ACCEPT};
 
 /// Longer heads and bodies end the connection.
 const HEAD_BYTES_MAX: u64 = 256 << 10;
@@ -252,11 +252,7 @@ fn answer(seen: &SeenRequest, behaviour: OriginBehaviour, name: &str) -> Vec<u8>
         OriginBehaviour::Moved => ("302 Found", "Location: /moved?a=b\r\n".to_owned()),
         OriginBehaviour::Late => ("200 OK", String::new()),
     };
-    let body = format!(
-        "{} of {name}\n{}",
-        behaviour.word(),
-        "A line of a page that can be compressed.\n".repeat(60)
-    );
+    let body = format!("{} of {name}\n{}", behaviour.word(), format!("{ORIGIN_LINE}\n").repeat(60));
     let body = if status.starts_with("304") { String::new() } else { body };
     let mut head = format!("HTTP/1.1 {status}\r\nETag: \"proof\"\r\nX-Powered-By: origin\r\n{more}");
     if seen.field(&SHARE.to_ascii_lowercase()).is_some() {

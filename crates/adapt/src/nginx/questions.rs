@@ -1,0 +1,118 @@
+//! `auth_request`: servers that admit clients, and where clients go that they do not know.
+
+use super::locations::LocationMatch;
+use super::scope::BlockScope;
+use super::servers::RouteEntry;
+use super::syntax::Directive;
+use super::upstreams::{BY_ITSELF, PassTarget, has_host, target, without_usual_port};
+use super::{NginxAdapter, content, from};
+use crate::RemarkKind;
+use crate::draft::{DraftValue, StatementOrigin};
+use crate::values as written;
+
+/// A page for clients that are not known: `error_page`, the location, its `return` and its scope.
+type SignInPage<'s> = (&'s Directive, &'s Directive, &'s Directive, BlockScope<'s>);
+
+impl<'s> NginxAdapter<'s> {
+    /// Translates `auth_request`: the named location leads to a server.
+    pub(super) fn question(
+        &mut self,
+        question: &'s Directive,
+        scope: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
+        let location = server.inner().iter().find(|directive| {
+            directive.name == "location"
+                && LocationMatch::from_location(directive).path() == Some(question.word(0))
+        });
+        let pass =
+            location.and_then(|location| location.inner().iter().find(|inner| inner.name == "proxy_pass"));
+        let made = pass.and_then(|pass| {
+            let mut target = target(pass.word(0), &pass.name).ok()?;
+            let outer = BlockScope::from_level(scope.outermost());
+            let asking = outer.within(server.inner()).within(location?.inner());
+            target.host_field = self.host_of_question(&target, &asking);
+            let name = self.upstream(&target, pass, &asking)?;
+            Some((name, target.uri.unwrap_or_else(|| question.word(0).to_owned()), pass))
+        });
+        let Some((name, path, pass)) = made else {
+            let instead = "write `forward_auth = { upstream = \"NAME\", path = \"/verify\" }`";
+            self.note(question, RemarkKind::Refused, "its location leads to no server", instead);
+            return content::not_taken(question, entry);
+        };
+        let pairs = vec![("upstream".to_owned(), name.into()), ("path".to_owned(), path.into())];
+        let mut origins = from(question);
+        origins.extend(from(pass));
+        entry.options.set("forward_auth", DraftValue::Table(pairs), origins);
+        let why = vec![StatementOrigin::Default("nginx forwards no answer of that server")];
+        entry.options.extend("forward_auth", ("pass_answer", false.into()), why);
+        if let Some((page, location, answer, inner)) = self.signs_in(scope, server) {
+            let to = answer.words.last().map_or("", String::as_str).replacen("://$http_host", "://$host", 1);
+            match self.template(&to, &inner, entry) {
+                Ok(to) if written::is_location(&to) => {
+                    let mut origins = from(page);
+                    origins.extend(from(answer));
+                    origins.extend(from(location));
+                    self.named.insert(location.number);
+                    entry.options.extend("forward_auth", ("sign_in", to.into()), origins);
+                    let why = "the URL gets the parameter `rd` with the requested URL";
+                    self.note(page, RemarkKind::Differs, why, "");
+                }
+                _ => self.note(
+                    page,
+                    RemarkKind::Refused,
+                    "its URL has no translation",
+                    "write `sign_in` of `forward_auth`",
+                ),
+            }
+        }
+        let why = "the server gets the fields of the client";
+        self.note(question, RemarkKind::Differs, why, "");
+    }
+
+    /// The redirect of clients that an authentication server does not know: `error_page 401 = @name`.
+    pub(super) fn signs_in(&self, scope: &BlockScope<'s>, server: &'s Directive) -> Option<SignInPage<'s>> {
+        scope.one("auth_request").filter(|question| question.word(0) != "off")?;
+        let pages = scope.all("error_page");
+        let page = pages.into_iter().find(|page| page.words.first().is_some_and(|code| code == "401"))?;
+        let is_replaced = page.words.iter().any(|word| matches!(word.as_str(), "=" | "=302"));
+        let (location, answer, inner) =
+            content::answering_page(page, scope, server).filter(|_| is_replaced)?;
+        let is_redirect = match answer.words.as_slice() {
+            [url] => url.parse::<u16>().is_err(),
+            [status, _] => status == "302",
+            _ => false,
+        };
+        is_redirect.then_some((page, location, answer, inner))
+    }
+
+    /// The Host that nginx sends to an authentication server; `None` for that of the client.
+    fn host_of_question(&mut self, target: &PassTarget, scope: &BlockScope<'s>) -> Option<String> {
+        let sets = scope.all("proxy_set_header");
+        for set in &sets {
+            let name = set.word(0).to_ascii_lowercase();
+            let is_sent = name == "host"
+                || set.word(1).is_empty()
+                || name.starts_with("x-original-")
+                || BY_ITSELF.contains(&name.as_str());
+            if !is_sent {
+                let why =
+                    "the authentication server gets the client's fields, X-Forwarded-… and X-Original-… only";
+                self.note(set, RemarkKind::Refused, why, "have it read X-Forwarded-For");
+            } else if name != "host" || set.word(1).starts_with('$') {
+                let why = "servers that authenticate get this without an option";
+                self.note(set, RemarkKind::NeedsNothing, why, "");
+            } else {
+                self.note(set, RemarkKind::NeedsNothing, "it is the `host` of the upstream", "");
+            }
+        }
+        let own = sets.iter().find(|set| set.word(0).eq_ignore_ascii_case("host"));
+        match own.map(|set| set.word(1)) {
+            Some("$http_host" | "$host") => None,
+            Some(host) if !host.contains('$') => Some(host.to_owned()),
+            Some("$proxy_host") | None => has_host(target).then(|| without_usual_port(target)),
+            Some(_) => None,
+        }
+    }
+}
