@@ -31,6 +31,19 @@ pub(crate) fn is_in(text: &str) -> bool {
     text.contains(BEGIN)
 }
 
+/// The text with the defaults of its variables; `None` if one has no default.
+pub(crate) fn assumed(text: &str) -> Option<String> {
+    let mut parts = text.split(BEGIN);
+    let mut made = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let bytes: Vec<u8> = part.chars().map_while(byte).collect();
+        let reference = String::from_utf8(bytes.clone()).ok()?;
+        made += reference.split_once(":-")?.1;
+        made.extend(part.chars().skip(bytes.len()));
+    }
+    Some(made)
+}
+
 /// Writes variables as the configuration of Vanward has them.
 pub(crate) fn written(text: &str) -> String {
     let mut parts = text.split(BEGIN);
@@ -63,5 +76,7 @@ mod tests {
             assert_eq!(written(&text), reference);
             assert_eq!(is_in(&text), text != reference);
         }
+        assert_eq!(assumed(&(variable("A", Some("/x")) + "/y")).as_deref(), Some("/x/y"));
+        assert_eq!(assumed(&variable("A", None)), None);
     }
 }

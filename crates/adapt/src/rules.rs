@@ -21,7 +21,7 @@ mod tables;
 
 pub(crate) use atom::{Atom, HostIs, PathIs, TextIs, is_host, is_path};
 pub(crate) use expression::Expression;
-pub(crate) use formula::{Formula, literal};
+pub(crate) use formula::{Formula, literal, spelled};
 pub(crate) use holds::{FieldNow, Holds, PathNow};
 
 use std::collections::BTreeSet;

@@ -8,6 +8,8 @@ mod conditions;
 mod backends;
 /// Applies subroutines to each kind of request.
 mod subroutines;
+/// Statements about responses.
+mod responses;
 /// Requests that are sent again because of a status.
 mod repeats;
 
@@ -20,6 +22,7 @@ use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::{Adapted, Include};
 use backends::{AclNetworks, Backend};
+use conditions::SpelledPaths;
 use repeats::Attempt;
 pub(crate) use syntax::{Declaration, Statement, VclToken, read};
 
@@ -34,6 +37,7 @@ pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Bo
         subs: BTreeMap::new(),
         purges: BTreeSet::new(),
         attempt: Attempt::First,
+        spelled: BTreeMap::new(),
     };
     adapter.all(&declarations);
     Ok(adapter.sheet.finish("varnish", &by_name))
@@ -51,6 +55,8 @@ struct VarnishAdapter<'s> {
     purges: BTreeSet<usize>,
     /// The attempt for which conditions are evaluated.
     attempt: Attempt,
+    /// By the number of the condition.
+    spelled: BTreeMap<usize, SpelledPaths>,
 }
 
 impl<'s> VarnishAdapter<'s> {

@@ -219,7 +219,7 @@ slow_start = "0s"
 priority_suffices = "50%"
 none_up = "refuse"
 send_proxy_protocol = "v2"
-sticky = { by = "cookie", name = "where", ttl = "1h", path = "/app", domain = "example.com", secure = true, same_site = "none", secret_file = "DIR/secret" }
+sticky = { by = "cookie", name = "where", ttl = "1h", path = "/app", domain = "example.com", secure = true, same_site = "none", private = true, secret_file = "DIR/secret" }
 queue = { length = 10, timeout = "250ms" }
 eject = "off"
 rate = "2MB/s"

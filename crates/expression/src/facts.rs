@@ -110,6 +110,8 @@ facts! {
     RequestMethod = "request.method", Text, Always, Request;
     /// The path without the query, as routes compare it: escapes decoded once, repeated slashes merged.
     RequestPath = "request.path", Text, Always, Request;
+    /// The path without the query as it was sent: routes of other proxies compare it so.
+    RequestRawPath = "request.raw_path", Text, Always, Request;
     /// The query as it was sent, without its `?`. Absent without a `?`.
     RequestQuery = "request.query", Text, Optional, Request;
     /// The host in lower case, without port.

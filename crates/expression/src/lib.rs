@@ -251,7 +251,7 @@ impl Expression {
             NodeOperation::Fact(_) => true,
             _ => self.root.is_constant(),
         };
-        !is_read_at_once && !self.asks_for(Fact::RequestPath)
+        !is_read_at_once && !self.asks_for(Fact::RequestPath) && !self.asks_for(Fact::RequestRawPath)
     }
 
     /// Evaluates a condition. False if the expression is not one.

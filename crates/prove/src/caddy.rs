@@ -155,6 +155,7 @@ struct CaddyFacts<'o> {
 impl CaddyFacts<'_> {
     /// Reads the directives of a block that requests with these conditions reach.
     fn block(&mut self, block: &Statement, base: &[OldCondition]) {
+        block.inner().iter().filter(|inner| inner.name == "map").for_each(|map| self.known.map(map));
         for named in block.inner().iter().filter(|inner| inner.name.starts_with('@')) {
             self.known.add(named);
             for network in matchers::networks(named) {
@@ -172,7 +173,8 @@ impl CaddyFacts<'_> {
         if directive.name == "handle_errors" {
             conditions.push(OldCondition::ServerError);
         }
-        let first = directive.word(0);
+        let first = with_defaults(directive.word(0));
+        let first = first.as_str();
         let has_matcher = first.starts_with(['/', '@']) && directive.name != "root" || first.starts_with('@');
         if has_matcher {
             let own = self.known.conditions(first);
@@ -183,6 +185,10 @@ impl CaddyFacts<'_> {
         }
         if is_place || has_matcher {
             self.rules.push(OldRule { place: StatementPlace::of(directive), conditions: conditions.clone() });
+        }
+        for excluded in self.known.excluded(first) {
+            let conditions = conditions.iter().cloned().chain([excluded.clone()]).collect();
+            self.rules.push(OldRule { place: StatementPlace::of(directive), conditions });
         }
         self.names(directive, &conditions);
         if is_place {
@@ -208,7 +214,14 @@ impl CaddyFacts<'_> {
                     self.old.untested(directive, "servers of DNS have no stand-in");
                 }
             }
-            "php_fastcgi" => self.old.untested(directive, "only servers of HTTP have stand-ins"),
+            "php_fastcgi" => {
+                for word in upstreams(directive) {
+                    match upstream(word) {
+                        Some((_, address)) => self.old.application(address, 80),
+                        None => self.old.untested(directive, "only TCP servers have stand-ins"),
+                    }
+                }
+            }
             "basicauth" | "basic_auth" => self.old.untested(directive, "no password is known"),
             "root" => self.old.file(directive.words.last().map_or("", String::as_str), OldFileKind::Folder),
             "file_server" => {
@@ -236,6 +249,14 @@ impl CaddyFacts<'_> {
     }
 }
 
+/// A text with the defaults of its variables of the environment.
+fn with_defaults(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("${") else { return text.to_owned() };
+    let Some((variable, behind)) = rest.split_once('}') else { return text.to_owned() };
+    let Some((_, default)) = variable.split_once(":-") else { return text.to_owned() };
+    format!("{before}{default}{}", with_defaults(behind))
+}
+
 /// The words of a directive that name servers.
 fn upstreams(directive: &Statement) -> Vec<&str> {
     let own = directive.words.iter().filter(|word| !word.starts_with(['/', '@', '*']));
@@ -243,8 +264,9 @@ fn upstreams(directive: &Statement) -> Vec<&str> {
     own.chain(inner).map(String::as_str).collect()
 }
 
-/// The scheme of a server, and its address.
+/// The scheme of a server, and its address. Of a variable of the environment, that is its default.
 fn upstream(word: &str) -> Option<(&str, &str)> {
+    let word = crate::old::default_of(word);
     let (scheme, address) = word.split_once("://").unwrap_or(("http", word));
     let is_tcp = !word.starts_with("unix/") && !word.contains('{') && !scheme.starts_with("srv");
     (is_tcp && !address.is_empty()).then_some((scheme, address))

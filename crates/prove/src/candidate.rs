@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
-use crate::old::{OldConfiguration, OldFileKind, address_of, split_port};
+use crate::old::{OldConfiguration, OldFileKind, address_of, default_of, split_port};
 use crate::stand_in::{self, Replaced, StandIns};
 
 /// Options at the top, and tables, for the service around the proxy.
@@ -214,7 +214,7 @@ impl CandidateWriter<'_> {
             Some((_, path)) => address_of(&format!("unix:{path}"), 0),
             None => {
                 let (scheme, rest) = written.split_once("://").unwrap_or(("http", written.as_str()));
-                let authority = rest.split('/').next().unwrap_or_default();
+                let authority = default_of(rest).split('/').next().unwrap_or_default();
                 address_of(authority, if scheme == "https" { 443 } else { 80 })
             }
         };

@@ -191,13 +191,12 @@ impl Comparer<'_> {
         }
         if is_elsewhere
             && !is_open
-            && let Some(rule) =
-                rules::of_queries(self.old, request).or_else(|| rules::of_raw_paths(self.old, request))
+            && let Some(rule) = rules::of_raw_paths(self.old, request)
         {
             self.tolerate(rule, request);
             return Vec::new();
         }
-        if is_elsewhere && let Some(rule) = rules::of_place(self.old.peer, request, &theirs, &ours, is_open) {
+        if is_elsewhere && let Some(rule) = rules::of_place(self.old, request, &theirs, &ours, is_open) {
             self.tolerate(rule, request);
             return Vec::new();
         }

@@ -201,8 +201,11 @@ impl RequestGenerator<'_> {
             format!("{bare}//x{query}"),
             format!("{bare}/../x{query}"),
         ];
-        let is_any_case = |condition: &OldCondition| {
-            matches!(condition, OldCondition::Path(TextPattern::Regex { any_case: true, .. }))
+        // Matchers of Caddy ignore the case of paths.
+        let is_any_case = |condition: &OldCondition| match condition {
+            OldCondition::Path(TextPattern::Regex { any_case, .. }) => *any_case,
+            OldCondition::Path(_) => self.old.peer == OldProxy::Caddy,
+            _ => false,
         };
         let capitals = rule.conditions.iter().any(is_any_case).then(|| path.to_ascii_uppercase() + &query);
         for target in targets.into_iter().chain(encoded).chain(capitals) {

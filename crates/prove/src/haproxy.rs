@@ -13,13 +13,13 @@ use crate::OldProxy;
 use crate::old::{
     OldCondition, OldConfiguration, OldDoor, OldFileKind, OldRule, Site, StatementPlace, split_port,
 };
-use conditions::{Acls, acls};
+use conditions::{Acls, HaproxyTexts, acls};
 pub(crate) use rewrite::original;
 
-pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
+pub(crate) fn examine(statements: Vec<Statement>, include: adapt::Include<'_>) -> OldConfiguration {
     let mut old = OldConfiguration::new(OldProxy::Haproxy, statements);
     let sections = old.statements.clone();
-    let users = users(&sections);
+    let texts = HaproxyTexts { users: users(&sections), maps: maps(&sections, include) };
     let is_http = modes(&sections);
     let sections: Vec<(&Statement, bool)> = sections.iter().zip(is_http).collect();
     let of_names: BTreeMap<&str, &Statement> = sections
@@ -37,7 +37,7 @@ pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
             servers(&mut old, section);
         }
         if listens {
-            let site = site(&mut old, section, &of_names, &users);
+            let site = site(&mut old, section, &of_names, &texts);
             old.sites.push(site);
         }
         section.inner().iter().for_each(|line| files(&mut old, line));
@@ -76,11 +76,28 @@ fn users(sections: &[Statement]) -> BTreeMap<String, String> {
     all
 }
 
+/// The keys and values of all maps that can be read.
+fn maps(sections: &[Statement], include: adapt::Include<'_>) -> BTreeMap<String, Vec<(String, String)>> {
+    let mut all = BTreeMap::new();
+    for word in sections.iter().flat_map(Statement::inner).flat_map(|line| &line.words) {
+        for file in conditions::map_files(word) {
+            let Ok(read) = include(file) else { continue };
+            let lines = read.iter().flat_map(|(_, text)| text.lines());
+            let pair = |line: &str| {
+                let (key, value) = line.trim().split_once(char::is_whitespace)?;
+                (!key.starts_with('#')).then(|| (key.to_owned(), value.trim().to_owned()))
+            };
+            all.insert(file.to_owned(), lines.filter_map(pair).collect());
+        }
+    }
+    all
+}
+
 fn site(
     old: &mut OldConfiguration,
     section: &Statement,
     backends: &BTreeMap<&str, &Statement>,
-    users: &BTreeMap<String, String>,
+    texts: &HaproxyTexts,
 ) -> Site {
     let mut site = Site { doors: Vec::new(), hosts: Vec::new(), rules: Vec::new() };
     for bind in section.inner().iter().filter(|line| line.name == "bind") {
@@ -91,22 +108,33 @@ fn site(
             }
         }
     }
-    let known = acls(section, users);
-    let mut reader = HaproxyFacts { old, rules: Vec::new(), users };
+    let known = acls(section, texts);
+    let mut reader = HaproxyFacts { old, rules: Vec::new(), texts };
     reader.section(section, &known, &[]);
-    let mut seen = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    // Backends with the conditions under which requests reach them.
+    let mut chosen: Vec<(String, Vec<OldCondition>)> = Vec::new();
     for line in section.inner() {
-        let (name, condition) = match line.name.as_str() {
-            "use_backend" => (line.word(0), Some(line)),
-            "default_backend" => (line.word(0), None),
-            _ => continue,
-        };
-        let Some(backend) = backends.get(name).filter(|_| !seen.contains(&name)) else { continue };
+        let sample = line.word(0).strip_prefix("%[").and_then(|rest| rest.strip_suffix(']'));
+        match (line.name.as_str(), sample) {
+            ("use_backend", Some(sample)) => {
+                let mapped = texts.mapped(sample);
+                chosen.extend(mapped.into_iter().map(|(condition, backend)| (backend, vec![condition])));
+            }
+            ("use_backend", None) => {
+                let way = reader.ways(line, &known).into_iter().next();
+                chosen.push((line.word(0).to_owned(), way.unwrap_or_default()));
+            }
+            ("default_backend", _) => chosen.push((line.word(0).to_owned(), Vec::new())),
+            _ => {}
+        }
+    }
+    for (name, base) in chosen {
+        let is_new = !seen.contains(&name);
+        let Some(backend) = backends.get(name.as_str()).filter(|_| is_new) else { continue };
         seen.push(name);
-        let ways = condition.map_or_else(|| vec![Vec::new()], |line| reader.ways(line, &known));
-        let base = ways.into_iter().next().unwrap_or_default();
         reader.rules.push(OldRule { place: StatementPlace::of(backend), conditions: base.clone() });
-        let known = acls(backend, users);
+        let known = acls(backend, texts);
         reader.section(backend, &known, &base);
     }
     site.rules = reader.rules;
@@ -116,7 +144,7 @@ fn site(
 struct HaproxyFacts<'o> {
     old: &'o mut OldConfiguration,
     rules: Vec<OldRule>,
-    users: &'o BTreeMap<String, String>,
+    texts: &'o HaproxyTexts,
 }
 
 impl HaproxyFacts<'_> {
@@ -132,7 +160,7 @@ impl HaproxyFacts<'_> {
                 conditions.splice(0..0, base.iter().cloned());
                 self.rules.push(OldRule { place: StatementPlace::of(line), conditions });
             }
-            if line.word(0) == "auth" && self.users.is_empty() {
+            if line.word(0) == "auth" && self.texts.users.is_empty() {
                 self.old.untested(line, "no password is known");
             }
         }
@@ -140,7 +168,7 @@ impl HaproxyFacts<'_> {
 
     /// The conditions of a line: one list for each way to meet them.
     fn ways(&mut self, line: &Statement, known: &Acls) -> Vec<Vec<OldCondition>> {
-        conditions::ways(line, known, self.users)
+        conditions::ways(line, known, self.texts)
     }
 }
 

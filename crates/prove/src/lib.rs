@@ -91,7 +91,10 @@ pub fn examine(
 ) -> Result<OldConfiguration, Box<mistake::Mistake>> {
     match peer {
         OldProxy::Nginx => Ok(nginx::examine(adapt::statements::nginx(text, file, include)?)),
-        OldProxy::Haproxy => Ok(haproxy::examine(adapt::statements::haproxy(text, file, include)?)),
+        OldProxy::Haproxy => {
+            let statements = adapt::statements::haproxy(text, file, &mut *include)?;
+            Ok(haproxy::examine(statements, include))
+        }
         OldProxy::Caddy => Ok(caddy::examine(adapt::statements::caddy(text, file, include)?)),
         OldProxy::Varnish => Ok(varnish::examine(adapt::statements::varnish(text, file, include)?)),
     }

@@ -228,6 +228,12 @@ impl OldConfiguration {
     }
 }
 
+/// The default of a text that is one variable of the environment, such as `${BACKEND:-127.0.0.1:80}`; else the text.
+pub(crate) fn default_of(text: &str) -> &str {
+    let inner = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    inner.and_then(|inner| inner.split_once(":-")).map_or(text, |(_, default)| default)
+}
+
 /// Host and port of a server, or the path of its socket. This machine has one name.
 pub(crate) fn address_of(authority: &str, usual: u16) -> String {
     if let Some(path) = authority.strip_prefix("unix:") {

@@ -38,6 +38,7 @@ pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
             _ => {}
         }
     }
+    directors(&statements, &mut old);
     let mut rules = Vec::new();
     for sub in statements.iter().filter(|statement| statement.name == "sub") {
         if is_reached(sub) {
@@ -46,6 +47,24 @@ pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
     }
     old.sites = vec![Site { doors: vec![door], hosts: Vec::new(), rules }];
     old
+}
+
+/// The backends of a director are one group, of which any may answer. With `fallback`, each has its own place.
+fn directors(statements: &[Statement], old: &mut OldConfiguration) {
+    let of_start = statements.iter().filter(|sub| sub.name == "sub" && sub.word(0) == "vcl_init");
+    let mut names: Vec<&str> = Vec::new();
+    for statement in of_start.flat_map(Statement::inner) {
+        if statement.name == "new" && !statement.words.iter().any(|word| word.ends_with(".fallback")) {
+            names.push(statement.word(0));
+        }
+        let Some((director, "add_backend")) = statement.name.split_once('.') else { continue };
+        let Some(backend) = statement.words.iter().find(|word| *word != "(") else { continue };
+        for server in old.servers.iter_mut().filter(|_| names.contains(&director)) {
+            if server.group == *backend {
+                director.clone_into(&mut server.group);
+            }
+        }
+    }
 }
 
 /// Whether requests reach a subroutine.

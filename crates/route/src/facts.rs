@@ -276,8 +276,9 @@ fn with_readings<S: RequestSource + ?Sized, R>(
 ) -> R {
     let asks_for_host = expression.asks_for(Fact::RequestHost);
     if !asks_for_host && !expression.asks_for(Fact::RequestPath) {
-        return then(&ComparedFacts { source, path, host: b"" });
+        return then(&ComparedFacts { source, path, raw_path: path, host: b"" });
     }
+    let raw_path = path;
     with_reading(path, |path| {
         let host = if asks_for_host { without_dot(source.host()) } else { b"" };
         let mut copy = [0; HOST_BYTES_MAX];
@@ -290,7 +291,7 @@ fn with_readings<S: RequestSource + ?Sized, R>(
             // No rule matches a longer host, whatever its case.
             _ => host,
         };
-        then(&ComparedFacts { source, path, host })
+        then(&ComparedFacts { source, path, raw_path, host })
     })
 }
 
@@ -298,12 +299,14 @@ fn with_readings<S: RequestSource + ?Sized, R>(
 pub(crate) struct ComparedFacts<'a, S: ?Sized> {
     source: &'a S,
     path: &'a [u8],
+    /// As it was sent.
+    raw_path: &'a [u8],
     host: &'a [u8],
 }
 
 impl<S: RequestSource + ?Sized> Facts for ComparedFacts<'_, S> {
     fn value(&self, fact: Fact) -> Option<Value<'_>> {
-        let Self { source, path, host } = self;
+        let Self { source, path, raw_path, host } = self;
         let text = match fact {
             Fact::ClientTlsVersion => source.tls().version,
             Fact::ClientTlsCipher => source.tls().cipher,
@@ -317,6 +320,7 @@ impl<S: RequestSource + ?Sized> Facts for ComparedFacts<'_, S> {
             Fact::Time => return Some(Value::Time(source.time_ns())),
             Fact::RequestMethod => return Some(Value::Text(source.method())),
             Fact::RequestPath => return Some(Value::Text(path)),
+            Fact::RequestRawPath => return Some(Value::Text(raw_path)),
             Fact::RequestQuery => return source.query().map(Value::Text),
             Fact::RequestHost => return Some(Value::Text(host)),
             Fact::RequestScheme => return Some(Value::Text(source.scheme().as_bytes())),

@@ -116,6 +116,7 @@ pub(crate) fn is_of_client(value: &Expression) -> bool {
                 | Fact::RequestScheme
                 | Fact::RequestHost
                 | Fact::RequestPath
+                | Fact::RequestRawPath
                 | Fact::RequestQuery
         ) || fact.stage() > ExchangeStage::Authenticated
     };

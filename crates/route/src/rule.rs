@@ -50,7 +50,9 @@ impl RouteRule {
 
     /// Whether `when` depends on the path.
     pub(crate) fn asks_for_path(&self) -> bool {
-        self.when.as_ref().is_some_and(|when| when.asks_for(Fact::RequestPath))
+        let asks =
+            |when: &Arc<Expression>| when.asks_for(Fact::RequestPath) || when.asks_for(Fact::RequestRawPath);
+        self.when.as_ref().is_some_and(asks)
     }
 }
 

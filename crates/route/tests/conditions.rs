@@ -47,6 +47,9 @@ fn a_condition_sees_each_fact_of_a_request() {
         ("request.host == 'www.example.com'", true),
         ("request.path == '/a/b c'", true),
         ("(request.query ?? '').startsWith('page=2&')", true),
+        // As it was sent.
+        ("request.raw_path == '//a/%62%20c' && request.path == '/a/b c'", true),
+        ("request.raw_path == '//a/%62%20c' && request.host != ''", true),
         ("request.query['name'] == 'a b' && 'y&' in request.query['tag']", true),
         ("request.query['none'] == ''", false),
         ("request.headers['x-a'] == '1' && '2' in request.headers['X-A']", true),

@@ -428,7 +428,12 @@ impl CelField {
             _ => format!(".*{}.*", values::escaped(text)),
         };
         Ok(match &self.kind {
-            FieldKind::Path if name == "startsWith" && text.starts_with('/') => {
+            // Matchers of paths ignore case, and come before prefixes: with letters, this is a pattern, too.
+            FieldKind::Path
+                if name == "startsWith"
+                    && text.starts_with('/')
+                    && !text.bytes().any(|byte| byte.is_ascii_alphabetic()) =>
+            {
                 Atom::Path(PathIs::prefix(text))
             }
             FieldKind::Path => Atom::Path(PathIs::Pattern(pattern)),
@@ -500,19 +505,19 @@ mod tests {
         let mut matchers = MatcherReader { texts: &texts, definitions: &mut definitions };
         let mut read = |text: &str| super::read(text, &directive, &mut matchers);
         let cases = [
-            ("path('/a', '/b')", r#"Any([Path(Exact("/a")), Path(Exact("/b"))], 0)"#),
+            ("path('/a', '/b')", r#"Any([Path(ExactAnyCase("/a")), Path(ExactAnyCase("/b"))], 0)"#),
             ("{method} == \"POST\" ", r#"Any([Methods(["POST"])], 0)"#),
             ("{http.request.method} != 'GET'", r#"Not(Any([Methods(["GET"])], 0))"#),
             ("{method} in ['GET', 'HEAD']", r#"Any([Methods(["GET"]), Methods(["HEAD"])], 0)"#),
             (
                 "path('/a') && !(method('PUT') || {header.X-A} == 'b')",
-                r#"All([Any([Path(Exact("/a"))], 0), Not(Either([Any([Methods(["PUT"])], 0), Any([Header("X-A", Exact("b"))], 0)]))])"#,
+                r#"All([Any([Path(ExactAnyCase("/a"))], 0), Not(Either([Any([Methods(["PUT"])], 0), Any([Header("X-A", Exact("b"))], 0)]))])"#,
             ),
             (
                 "header({'X-A': ['b', 'c*'], 'X-B': 'd'})",
                 r#"All([Either([Any([Header("X-A", Exact("b"))], 0), Any([Header("X-A", Prefix("c"))], 0)]), Any([Header("X-B", Exact("d"))], 0)])"#,
             ),
-            ("{path}.startsWith('/x')", r#"Any([Path(Prefix("/x"))], 0)"#),
+            ("{path}.startsWith('/x')", r#"Any([Path(Pattern("/x.*"))], 0)"#),
             ("{query}.contains('a=')", r#"Any([When("(request.query ?? \"\").contains(\"a=\")")], 0)"#),
             (
                 "int({http.request.header.Content-Length}) > 100",

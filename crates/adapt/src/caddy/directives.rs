@@ -1,7 +1,7 @@
 //! Applies directives in Caddy's order to a kind of request.
 
 use super::format::{self, PlaceholderText};
-use super::matchers::{self, Named};
+use super::matchers::{self, Named, PathGroups};
 use super::php::CaddyApplication;
 use super::texts::{CaddyText, Texts};
 use super::{CaddyAdapter, bytes, from};
@@ -52,7 +52,8 @@ pub(super) fn has_directives(name: &str) -> bool {
 
 /// The prefix that `handle_path` removes from the path within it.
 pub(super) fn stripped(directive: &Directive) -> Option<String> {
-    let prefix = directive.word(0).trim_end_matches('*').trim_end_matches('/');
+    let word = matchers::word_of(directive).unwrap_or_default();
+    let prefix = word.trim_end_matches('*').trim_end_matches('/');
     (directive.name == "handle_path").then(|| prefix.to_owned())
 }
 
@@ -114,6 +115,10 @@ pub(super) struct CaddyDraft<'s> {
     pub(super) strip: String,
     /// Texts of placeholders that the requests of this kind still have.
     pub(super) texts: Texts,
+    /// The directives that set fields of responses before a server answers.
+    pub(super) early_fields: Vec<usize>,
+    /// The regular expression of the directive's matcher.
+    pub(super) groups: Option<PathGroups>,
     pub(super) has_tls: bool,
     pub(super) is_done: bool,
 }
@@ -122,7 +127,8 @@ impl CaddyDraft<'_> {
     /// Ends the processing with a server or files, which see the path without the prefix that was cut.
     pub(super) fn asks(&mut self) {
         if !self.strip.is_empty() {
-            let pattern = format!("{}/(.*)", values::escaped(&self.strip));
+            let flag = if self.strip.bytes().any(|byte| byte.is_ascii_alphabetic()) { "(?i)" } else { "" };
+            let pattern = format!("{flag}{}/(.*)", values::escaped(&self.strip));
             let options = &mut self.outcome.options;
             options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
             options.extend("rewrite", ("path", "/$1".into()), Vec::new());
@@ -141,6 +147,7 @@ pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<Direc
     let specific = |step: &DirectiveStep<'_>| match (&step.matcher, step.directive.word(0)) {
         (None, _) => 0,
         (_, word) if word.starts_with('/') => 2 + word.len(),
+        (Some(_), word) if crate::environment::is_in(word) => 2 + word.len(),
         _ => 1,
     };
     steps.sort_by_key(|step| (place(step), std::cmp::Reverse(specific(step))));
@@ -216,12 +223,17 @@ impl<'s> CaddyAdapter<'s> {
                 }
             }
             self.sheet.met.extend(step.matcher.iter().flat_map(Expression::numbers));
+            if step.matcher.is_some() && crate::environment::is_in(step.directive.word(0)) {
+                let why = "its path is the default of the variable, not what the environment has";
+                self.sheet.differs(step.directive.number, why, "write the path that the variable has");
+            }
             if has_directives(name) {
                 handled |= is_handle;
                 self.inner(step, named, holds, made);
             } else {
                 self.change(step, holds);
                 made.texts = known(&named.texts, holds);
+                made.groups = named.groups(step.directive).cloned();
                 self.step(step, holds, made);
             }
         }
@@ -395,6 +407,14 @@ impl<'s> CaddyAdapter<'s> {
                 from(step.directive),
             );
         }
+        let is_early = |words: &[String]| {
+            let [name, _] = words else { return false };
+            !name.starts_with(['+', '-', '?', '>'])
+        };
+        let is_deferred = step.directive.inner().iter().any(|inner| inner.name == "defer");
+        if option == "response_headers" && !is_deferred && all.iter().any(|(_, words)| is_early(words)) {
+            made.early_fields.push(step.directive.number);
+        }
         for (directive, words) in all {
             self.field(directive, &words, option, made);
         }
@@ -451,7 +471,9 @@ impl<'s> CaddyAdapter<'s> {
                 let why = "`host = \"server\"` of the upstream sends it";
                 return self.sheet.differs(directive.number, why, "write it into [upstream.NAME]");
             }
-            return made.outcome.options.extend("rewrite", ("host", value.into()), from(directive));
+            made.outcome.options.extend("rewrite", ("host", value.into()), from(directive));
+            // Caddy leaves the field as servers send it.
+            return made.outcome.options.set("location", false, Vec::new());
         }
         if !made.outcome.options.field(option, place, name, &value, from(directive)) && place == "add" {
             let why = "a route can add a field only once";
@@ -509,7 +531,12 @@ impl<'s> CaddyAdapter<'s> {
 
     fn redirect(&mut self, step: &DirectiveStep<'s>, holds: &Holds<'_>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
-        let to = self.target(directive, step.words.first().map_or("", String::as_str), holds, made);
+        let text = step.words.first().map_or("", String::as_str);
+        // Groups are written as `$1`, after other placeholders are replaced.
+        let marked = made.groups.as_ref().map(|groups| groups.replaced(text, |at| format!("\u{1}{at}\u{2}")));
+        let groups = made.groups.clone().filter(|_| marked.as_deref().is_some_and(|marked| marked != text));
+        let to = self.target(directive, marked.as_deref().unwrap_or(text), holds, made);
+        let to = to.map(|to| to.replace('\u{1}', "${").replace('\u{2}', "}"));
         let status = match step.words.get(1).map_or("", String::as_str) {
             "" | "temporary" | "302" | "html" => 302,
             "permanent" | "301" => 301,
@@ -522,9 +549,11 @@ impl<'s> CaddyAdapter<'s> {
         match to {
             Ok(to) if values::is_location(&to) => {
                 let to = values::without_query(to);
-                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
+                let mut pairs =
+                    vec![("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
+                pairs.extend(groups.map(|groups| ("pattern".to_owned(), groups.pattern.into())));
                 made.outcome.options.keep(&["auth", "response_headers"]);
-                made.outcome.options.set("redirect", DraftValue::Table(pairs.into()), from(directive));
+                made.outcome.options.set("redirect", DraftValue::Table(pairs), from(directive));
                 made.is_done = true;
             }
             told => {

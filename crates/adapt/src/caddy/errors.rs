@@ -26,7 +26,11 @@ impl<'s> CaddyAdapter<'s> {
             table.set("servers", vec![url.clone()], from(proxy));
             let base = name_of(url.split_once("://").map_or(url.as_str(), |(_, host)| host));
             let upstream = self.sheet.upstream(&base, table);
-            let mut pairs = vec![("upstream".to_owned(), DraftValue::from(upstream))];
+            // Caddy replaces its own responses, and none of servers.
+            let mut pairs = vec![
+                ("upstream".to_owned(), DraftValue::from(upstream)),
+                ("only_failures".to_owned(), true.into()),
+            ];
             if let Some((rewrite, path)) = path {
                 pairs.push(("path".to_owned(), path.into()));
                 origins.extend(from(rewrite));
@@ -37,8 +41,6 @@ impl<'s> CaddyAdapter<'s> {
                     made.outcome.options.extend("on_status", (status, fallback), origins.clone());
                 }
             }
-            let why = "responses of servers with these statuses are replaced, too; Caddy replaces its own";
-            self.sheet.differs(handler.number, why, "");
         }
     }
 }

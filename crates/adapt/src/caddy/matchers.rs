@@ -15,7 +15,50 @@ pub(super) struct Named<'s> {
     matchers: BTreeMap<&'s str, Expression>,
     /// Files that `rewrite` tries: what follows `file` in a matcher, and whether it is negated.
     tried: BTreeMap<&'s str, (bool, &'s [String])>,
+    /// Regular expressions for paths, of which a matcher has one.
+    patterns: BTreeMap<&'s str, PathGroups>,
     pub(super) texts: Texts,
+}
+
+/// A regular expression for paths, with groups that placeholders name.
+#[derive(Debug, Clone)]
+pub(super) struct PathGroups {
+    /// Empty if it has none.
+    name: String,
+    pub(super) pattern: String,
+}
+
+impl PathGroups {
+    fn read(directive: &Directive) -> Option<Self> {
+        let (kind, words) = match directive.name.starts_with('@') {
+            true => directive.words.split_first()?,
+            false => (&directive.name, directive.words.as_slice()),
+        };
+        let (name, pattern) = match words {
+            [pattern] => ("", pattern),
+            [name, pattern] => (name.as_str(), pattern),
+            _ => return None,
+        };
+        let pattern = values::expression(pattern, false).ok().filter(|_| kind == "path_regexp")?;
+        Some(Self { name: name.to_owned(), pattern })
+    }
+
+    /// Calls `change` with the number of each group that a text names.
+    pub(super) fn replaced(&self, text: &str, change: impl Fn(usize) -> String) -> String {
+        let mut made = text.to_owned();
+        for number in 1..=9 {
+            let names = [self.name.as_str(), ""].map(|name| match name {
+                "" => format!("{number}}}"),
+                name => format!("{name}.{number}}}"),
+            });
+            for name in names {
+                for begin in ["{re.", "{http.regexp."] {
+                    made = made.replace(&format!("{begin}{name}"), &change(number));
+                }
+            }
+        }
+        made
+    }
 }
 
 /// Reads matchers, with the placeholders that they may name.
@@ -63,7 +106,14 @@ impl<'s> Named<'s> {
             };
             self.matchers.insert(name, expression);
             self.tried.extend(tried_files(directive).map(|tried| (name, tried)));
+            let lines = std::iter::once(directive).chain(directive.inner());
+            self.patterns.extend(lines.filter_map(PathGroups::read).map(|groups| (name, groups)));
         }
+    }
+
+    /// The regular expression of a directive's matcher.
+    pub(super) fn groups(&self, directive: &Directive) -> Option<&PathGroups> {
+        self.patterns.get(directive.word(0).strip_prefix('@')?)
     }
 
     /// The files that a directive's matcher tries, and whether the directive is for those without one.
@@ -172,13 +222,28 @@ pub(super) fn expression(directive: &Directive, named: &Named<'_>) -> (Option<Ex
         let unknown = || Expression::Unsaid(format!("there is no matcher {word}"));
         return (Some(named.matchers.get(name).cloned().unwrap_or_else(unknown)), 1);
     }
-    if word.starts_with('/') && environment::is_in(word) {
-        return (Some(Expression::Unsaid("its path comes from the environment".to_owned())), 1);
-    }
-    if word.starts_with('/') {
-        return (Some(Expression::Any(path(word).into_iter().collect(), directive.number)), 1);
+    let unknown = || (Some(Expression::Unsaid("its path comes from the environment".to_owned())), 1);
+    let known = match word_of(directive) {
+        Ok(known) => known,
+        // The other words of these directives are in their blocks.
+        Err(()) if word.starts_with('/') || super::directives::has_directives(&directive.name) => {
+            return unknown();
+        }
+        Err(()) => return (None, 0),
+    };
+    if known.starts_with('/') {
+        return (Some(Expression::Any(path(&known).into_iter().collect(), directive.number)), 1);
     }
     (None, 0)
+}
+
+/// The first word of a directive, with the defaults of variables of the environment; an error if one has none.
+pub(super) fn word_of(directive: &Directive) -> Result<std::borrow::Cow<'_, str>, ()> {
+    let word = directive.word(0);
+    match environment::is_in(word) {
+        true => environment::assumed(word).map(Into::into).ok_or(()),
+        false => Ok(word.into()),
+    }
 }
 
 impl MatcherReader<'_> {
@@ -346,19 +411,13 @@ fn text(value: &str) -> TextIs {
     }
 }
 
-/// Whether the path is case-sensitive here but not in Caddy: expressions ignore case.
-pub(super) fn counts_case(atom: &Atom) -> bool {
-    let has_letters = |path: &str| path.bytes().any(|byte| byte.is_ascii_alphabetic());
-    matches!(atom, Atom::Path(PathIs::Exact(path) | PathIs::Prefix(path)) if has_letters(path))
-}
-
-/// Parses a path with `*`: a prefix, a suffix, or a part of a segment.
+/// Parses a path with `*`: a prefix, a suffix, or a part of a segment. Case has no meaning.
 pub(super) fn path(word: &str) -> Option<Atom> {
     let stars = word.matches('*').count();
     let path = match (word.strip_prefix('*'), word.strip_suffix('*'), stars) {
-        (None, None, 0) => PathIs::exact(word),
+        (None, None, 0) => PathIs::exact_any_case(word),
         (None, Some("" | "/"), 1) => PathIs::prefix("/"),
-        (None, Some(prefix), 1) => PathIs::prefix(prefix),
+        (None, Some(prefix), 1) => PathIs::prefix_any_case(prefix),
         (Some(end), None, 1) => PathIs::Pattern(format!("(?i).*{}", values::escaped(end))),
         (Some(_), Some(_), 2) => {
             PathIs::Pattern(format!("(?i).*{}.*", values::escaped(word.trim_matches('*'))))

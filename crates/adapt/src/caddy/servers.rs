@@ -5,6 +5,7 @@ use super::php::CaddyApplication;
 use super::texts::CaddyText;
 use super::{CaddyAdapter, from, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::environment;
 use crate::rules;
 use crate::sheet::name_of;
 use crate::source::Directive;
@@ -38,7 +39,7 @@ impl<'s> CaddyAdapter<'s> {
         let is_first =
             directive.inner().iter().any(|inner| inner.name == "lb_policy" && inner.word(0) == "first");
         for (index, (word, origins)) in servers.into_iter().enumerate() {
-            let Some((url, protocol)) = url(&word, has_tls) else {
+            let Some((url, protocol)) = url_of(&word, has_tls) else {
                 self.sheet.refuse(
                     directive.number,
                     &format!("{} is not the address of a server", crate::environment::written(&word)),
@@ -47,6 +48,7 @@ impl<'s> CaddyAdapter<'s> {
                 continue;
             };
             if base.is_empty() {
+                let url = environment::assumed(&url).unwrap_or_else(|| "server".to_owned());
                 base = name_of(url.split_once("://").map_or(url.as_str(), |(_, host)| host));
             }
             let value = match is_first {
@@ -126,6 +128,10 @@ impl<'s> CaddyAdapter<'s> {
     }
 
     fn passed(&mut self, directive: &'s Directive, upstream: String, made: &mut CaddyDraft<'s>) {
+        for number in std::mem::take(&mut made.early_fields) {
+            let why = "a field that the server sends, too, is replaced; Caddy sends both";
+            self.sheet.differs(number, why, "write it as `add` of `response_headers`");
+        }
         let options = &mut made.outcome.options;
         options.set("upstream", upstream, from(directive));
         made.asks();
@@ -470,6 +476,18 @@ impl<'s> CaddyAdapter<'s> {
         made.outcome.options.set("files", DraftValue::Table(pairs), origins);
         made.asks();
     }
+}
+
+/// As [`url`]. The address may be a variable of the environment, which is read when Vanward starts.
+fn url_of(word: &str, has_tls: bool) -> Option<(String, &'static str)> {
+    if !environment::is_in(word) {
+        return url(word, has_tls);
+    }
+    let assumed = environment::assumed(word)?;
+    let (made, protocol) = url(&assumed, has_tls)?;
+    let (scheme, rest) = made.split_once("://")?;
+    // A default without a host or with a scheme has another form in the URL.
+    (rest == assumed).then(|| (format!("{scheme}://{word}"), protocol))
 }
 
 /// Converts an upstream address. Returns the URL and the protocol.

@@ -172,10 +172,6 @@ impl<'s> CaddyAdapter<'s> {
             for origin in &test.from {
                 let StatementOrigin::Directive(number) = origin else { continue };
                 self.sheet.met.insert(*number);
-                if matchers::counts_case(&test.atom) {
-                    let instead = "where a rule has to refuse any case, write `path = \"~ (?i)/path(/.*)?\"`";
-                    self.sheet.differs(*number, "the case of paths counts", instead);
-                }
             }
         }
         let steps = sorted(site.block, &named);
@@ -189,6 +185,8 @@ impl<'s> CaddyAdapter<'s> {
                 application: None,
                 strip: String::new(),
                 texts: Texts::new(),
+                early_fields: Vec::new(),
+                groups: None,
                 has_tls,
                 is_done: false,
             };
@@ -237,7 +235,15 @@ impl<'s> CaddyAdapter<'s> {
     /// come first; one for all hosts gets only what is for no site with TLS.
     fn redirects(&mut self, made: &[(String, Vec<DraftTable>)]) -> Vec<(String, Vec<DraftTable>)> {
         let mut redirects: Vec<(String, Vec<DraftTable>)> = Vec::new();
-        for SecuredSite { address, hosts, origins } in std::mem::take(&mut self.secured) {
+        let secured = std::mem::take(&mut self.secured);
+        // Of several ports of a host, the usual one gets the redirect.
+        let usual_end = format!(":{}", self.ports.1);
+        let usual: Vec<String> = secured
+            .iter()
+            .filter(|site| site.address.ends_with(&usual_end))
+            .flat_map(|site| site.hosts.clone())
+            .collect();
+        for SecuredSite { address, hosts, origins } in secured {
             let Some((bound, port)) = address.rsplit_once(':') else { continue };
             let plain = format!("{bound}:{}", self.ports.0);
             let of_plain = made.iter().filter(|(known, _)| *known == plain).flat_map(|(_, tables)| tables);
@@ -258,6 +264,7 @@ impl<'s> CaddyAdapter<'s> {
             let hosts: Vec<String> = hosts
                 .into_iter()
                 .filter(|host| !served.iter().any(|served| is_served(*served, host)))
+                .filter(|host| is_usual || !usual.contains(host))
                 .collect();
             if (has_all || !is_usual) && !hosts.is_empty() {
                 let port = if is_usual { String::new() } else { format!(":{port}") };

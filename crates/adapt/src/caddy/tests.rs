@@ -44,25 +44,25 @@ fn directives_are_gone_through_in_the_order_of_caddy() {
     let a = "upstream = \"127.0.0.1-1\"";
     let cases: [(&str, &[&str]); 8] = [
         // `respond` comes before `reverse_proxy`, regardless of the order in the file.
-        ("reverse_proxy :1\n respond /x 404", &["path = \"= /x\"; respond = { status = 404 }", a]),
+        ("reverse_proxy :1\n respond /x 404", &["path = \"~ (?i)/x\"; respond = { status = 404 }", a]),
         ("respond 204\n reverse_proxy :1", &["respond = { status = 204 }"]),
         (
             "redir /a /b\n respond /a 404\n reverse_proxy :1",
-            &["path = \"= /a\"; redirect = { to = \"/b?\", status = 302 }", a],
+            &["path = \"~ (?i)/a\"; redirect = { to = \"/b?\", status = 302 }", a],
         ),
         // For the same name, the longer path comes first.
         (
             "respond /a/* 1xx 201\n respond /a/b/* 202\n reverse_proxy :1",
             &[
-                "path = \"/a/b/*\"; respond = { status = 202 }",
-                "path = \"/a/*\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
+                "path = \"~ (?i)/a/b/.*\"; respond = { status = 202 }",
+                "path = \"~ (?i)/a/.*\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
                 a,
             ],
         ),
         // Only one `handle` applies.
         (
             "handle /a {\n respond 201\n }\n handle {\n reverse_proxy :1\n }",
-            &["path = \"= /a\"; respond = { status = 201 }", a],
+            &["path = \"~ (?i)/a\"; respond = { status = 201 }", a],
         ),
         // All conditions of a set must hold. Requests that nothing answers get an empty page.
         (
@@ -74,7 +74,7 @@ fn directives_are_gone_through_in_the_order_of_caddy() {
         ),
         (
             "@m not path /a\n respond @m 201\n reverse_proxy :1",
-            &["path = \"= /a\"; upstream = \"127.0.0.1-1\"", "respond = { status = 201 }"],
+            &["path = \"~ (?i)/a\"; upstream = \"127.0.0.1-1\"", "respond = { status = 201 }"],
         ),
         // `route` keeps the order of the file.
         ("route {\n reverse_proxy :1\n respond 404\n }", &[a]),
@@ -84,6 +84,72 @@ fn directives_are_gone_through_in_the_order_of_caddy() {
     }
 }
 
+/// As in Caddy, whose matchers of paths ignore case: `/METRICS` is as closed as `/metrics`.
+#[test]
+fn matchers_of_paths_ignore_case() {
+    let closed = "respond = { status = 403 }";
+    let cases: [(&str, &[&str]); 5] = [
+        ("respond /metrics 403", &["path = \"~ (?i)/metrics\"; CLOSED", "A"]),
+        ("respond /In/* 403", &["path = \"~ (?i)/in/.*\"; CLOSED", "A"]),
+        ("respond /2024/* 403", &["path = \"/2024/*\"; CLOSED", "A"]),
+        // The longer prefix comes first.
+        (
+            "respond /a/* 403\n respond /a/b/* 201",
+            &["path = \"~ (?i)/a/b/.*\"; respond = { status = 201 }", "path = \"~ (?i)/a/.*\"; CLOSED", "A"],
+        ),
+        // A comparison of the path itself has a case.
+        (
+            "@m expression {path} == \"/a\"\n redir @m /x\n respond /A 403",
+            &[
+                "path = \"= /a\"; redirect = { to = \"/x?\", status = 302 }",
+                "path = \"~ (?i)/a\"; CLOSED",
+                "A",
+            ],
+        ),
+    ];
+    for (lines, expected) in cases {
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|route| match *route {
+                "A" => "upstream = \"127.0.0.1-1\"".to_owned(),
+                other => other.replace("CLOSED", closed),
+            })
+            .collect();
+        let adapted = checked(&format!(":80 {{\n {lines}\n reverse_proxy :1\n}}\n"));
+        assert_eq!(routes(&adapted), expected, "{lines}");
+    }
+}
+
+#[test]
+fn a_matcher_from_the_environment_is_its_default() {
+    let base = crate::environment::variable("BASE", Some("/app"));
+    let server = crate::environment::variable("BACKEND", Some("127.0.0.1:1"));
+    let text = format!(":80 {{\n handle_path {base}/* {{\n reverse_proxy {server}\n }}\n respond 404\n}}\n");
+    let adapted = checked(&text);
+    assert_eq!(
+        routes(&adapted),
+        [
+            "path = \"~ (?i)/app/.*\"; upstream = \"127.0.0.1-1\"; rewrite = { pattern = \"(?i)/app/(.*)\", path = \"/$1\" }",
+            "respond = { status = 404 }",
+        ]
+    );
+    assert!(adapted.toml.contains("servers = [\"http://${BACKEND:-127.0.0.1:1}\"]"), "{}", adapted.toml);
+    assert!(adapted.remarks.iter().any(|remark| remark.kind == RemarkKind::Differs && remark.line == 2));
+    // Without a default, the block is left out.
+    let bare = crate::environment::variable("BASE", None);
+    let adapted =
+        checked(&format!(":80 {{\n handle_path {bare}/* {{\n reverse_proxy :1\n }}\n respond 404\n}}\n"));
+    assert_eq!(routes(&adapted), ["respond = { status = 404 }"]);
+}
+
+#[test]
+fn the_redirect_to_https_leads_to_the_usual_port_of_a_host() {
+    let adapted = checked("a.example, a.example:8448 {\n respond 204\n}\n");
+    let found = routes(&adapted).into_iter().filter(|route| route.contains("redirect")).collect::<Vec<_>>();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("https://$host$path_and_query"), "{found:?}");
+}
+
 #[test]
 fn directives_become_options() {
     let cases = [
@@ -91,12 +157,19 @@ fn directives_become_options() {
             "encode zstd gzip\n reverse_proxy :1",
             "compress = { codings = [\"zstd\", \"gzip\"], min_size = \"512\" }",
         ),
+        (
+            "@a path_regexp b ^/a/([0-9]+)\\.html$\n redir @a /c/{re.b.1}/ 301\n reverse_proxy :1",
+            "redirect = { to = \"/c/${1}/?\", status = 301, pattern = \"/a/([0-9]+)\\\\.html\" }",
+        ),
         ("header -Server\n reverse_proxy :1", "response_headers = { remove = [\"Server\"] }"),
         (
             "header {\n X-A {host}\n ?X-B 1\n }\n reverse_proxy :1",
             "response_headers = { set = { X-A = \"$host\" }, default = { X-B = \"1\" } }",
         ),
-        ("handle_path /a/* {\n reverse_proxy :1\n }", "rewrite = { pattern = \"/a/(.*)\", path = \"/$1\" }"),
+        (
+            "handle_path /a/* {\n reverse_proxy :1\n }",
+            "rewrite = { pattern = \"(?i)/a/(.*)\", path = \"/$1\" }",
+        ),
         ("request_body {\n max_size 1MB\n }\n reverse_proxy :1", "limits = { body_bytes = \"1000000\" }"),
         (
             "root * /srv\n file_server browse",
@@ -140,11 +213,11 @@ fn directives_become_options() {
         ),
         (
             "reverse_proxy :1\n handle_errors {\n reverse_proxy :2\n }",
-            "on_status = { 502 = { upstream = \"127.0.0.1-2\" }, 503 = { upstream = \"127.0.0.1-2\" }, 504 = { upstream = \"127.0.0.1-2\" } }",
+            "on_status = { 502 = { upstream = \"127.0.0.1-2\", only_failures = true }, 503 = { upstream = \"127.0.0.1-2\", only_failures = true }, 504 = { upstream = \"127.0.0.1-2\", only_failures = true } }",
         ),
         (
             "reverse_proxy :1\n handle_errors 404 502 {\n rewrite * /e/{http.error.status_code}.html\n reverse_proxy :2\n }",
-            "on_status = { 502 = { upstream = \"127.0.0.1-2\", path = \"/e/{status}.html\" } }",
+            "on_status = { 502 = { upstream = \"127.0.0.1-2\", only_failures = true, path = \"/e/{status}.html\" } }",
         ),
     ];
     for (lines, option) in cases {
@@ -181,7 +254,7 @@ fn matchers_that_no_option_expresses_become_expressions() {
         // Matchers within `handle_path` see the rest of the path.
         (
             "handle_path /a/* {\n respond /b 201\n reverse_proxy :1\n }",
-            &["path = \"= /a/b\"; respond = { status = 201 }"],
+            &["path = \"~ (?i)/a/b\"; respond = { status = 201 }"],
         ),
         // What protects is closed where its condition is unknown.
         ("@m file /x\n respond @m 403", &[closed]),
@@ -264,10 +337,10 @@ fn maps_and_variables_become_maps_and_values() {
             "map {host} {x} {\n a.b c.d\n default e.f\n }\n redir /old https://{x}{uri}",
             "[map.x]; key = 'request.host'; default = \"e.f\"; entries = { \"a.b\" = \"c.d\" }".to_owned(),
             &[
-                "path = \"= /old\"; when = 'map.x == \"c.d\"'; \
+                "path = \"~ (?i)/old\"; when = 'map.x == \"c.d\"'; \
                  redirect = { to = \"https://c.d$path_and_query\", status = 302 }"
                     .to_owned(),
-                "path = \"= /old\"; redirect = { to = \"https://e.f$path_and_query\", status = 302 }".to_owned(),
+                "path = \"~ (?i)/old\"; redirect = { to = \"https://e.f$path_and_query\", status = 302 }".to_owned(),
                 a.to_owned(),
             ],
         ),
@@ -279,7 +352,7 @@ fn maps_and_variables_become_maps_and_values() {
         ),
         (
             "vars x 1\n vars /a* x 2\n vars /a/b x 3\n header X-A {vars.x}",
-            "[values]; x = 'request.path == \"/a/b\" ? \"3\" : (request.path.startsWith(\"/a\") ? \"2\" : \"1\")'"
+            "[values]; x = 'request.path.lowerAscii() == \"/a/b\" ? \"3\" : (request.path.lowerAscii().startsWith(\"/a\") ? \"2\" : \"1\")'"
                 .to_owned(),
             &[header("$x")],
         ),

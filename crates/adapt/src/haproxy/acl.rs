@@ -8,7 +8,7 @@ use super::expressions::SampleReader;
 use super::samples;
 use super::syntax::{HaproxyLine, HaproxySection};
 use crate::draft::StatementOrigin;
-use crate::rules::{Atom, Expression, Formula, Test};
+use crate::rules::{self, Atom, Expression, Formula, Test};
 
 /// The requests that a counter has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,18 @@ pub(super) struct Literal {
     pub(super) any: Vec<Criterion>,
 }
 
+/// The requests that a rule lets past what protects others. HAProxy compares paths as they are sent, so only that
+/// spelling of a path may let them past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Exempted {
+    #[default]
+    None,
+    /// Those that meet the condition.
+    Meeting,
+    /// Those that do not.
+    Missing,
+}
+
 /// The condition of a line.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AclCondition {
@@ -61,6 +73,7 @@ pub(super) struct AclCondition {
     pub(super) alternatives: Vec<Vec<Literal>>,
     /// After `unless`, none of the alternatives may hold.
     pub(super) is_unless: bool,
+    pub(super) exempted: Exempted,
 }
 
 /// Facts on requests besides the conditions of routes.
@@ -119,7 +132,8 @@ pub(super) fn condition(
         alternative.push(Literal { negated: std::mem::take(&mut negated), any });
     }
     alternatives.push(alternative);
-    (Some(AclCondition { alternatives, is_unless: line.word(place) == "unless" }), place)
+    let is_unless = line.word(place) == "unless";
+    (Some(AclCondition { alternatives, is_unless, exempted: Exempted::None }), place)
 }
 
 /// Returns a named or predefined ACL.
@@ -168,6 +182,21 @@ impl Criterion {
         }
     }
 
+    /// As [`Criterion::expression`]; conditions on the path hold only for a path that is sent as they are written.
+    fn spelled(&self, facts: KnownFacts) -> Expression {
+        let Term::Any(atoms) = &self.term else { return self.expression(facts) };
+        let one = |atom: &Atom| {
+            let is = Expression::Any(vec![atom.clone()], self.number);
+            match atom {
+                Atom::Path(path) => {
+                    Expression::all(vec![is, Expression::Any(vec![rules::spelled(path)], self.number)])
+                }
+                _ => is,
+            }
+        };
+        Expression::either(atoms.iter().map(one).collect())
+    }
+
     fn formula(&self) -> Result<Formula, String> {
         let any = |atoms: &Vec<Atom>| Formula::any(atoms.iter().cloned().map(Formula::Atom).collect());
         match &self.term {
@@ -189,13 +218,26 @@ impl Criterion {
 impl AclCondition {
     pub(super) fn expression(&self, facts: KnownFacts) -> Expression {
         let literal = |literal: &Literal| {
-            let any = literal.any.iter().map(|criterion| criterion.expression(facts)).collect();
-            let any = Expression::either(any);
+            let is_spelled = self.spells(literal);
+            let one = |criterion: &Criterion| match is_spelled {
+                true => criterion.spelled(facts),
+                false => criterion.expression(facts),
+            };
+            let any = Expression::either(literal.any.iter().map(one).collect());
             if literal.negated { any.not() } else { any }
         };
         let all = |alternative: &Vec<Literal>| Expression::all(alternative.iter().map(literal).collect());
         let any = Expression::either(self.alternatives.iter().map(all).collect());
         if self.is_unless { any.not() } else { any }
+    }
+
+    /// Whether a part lets requests past what protects others.
+    fn spells(&self, literal: &Literal) -> bool {
+        match self.exempted {
+            Exempted::None => false,
+            Exempted::Meeting => literal.negated == self.is_unless,
+            Exempted::Missing => literal.negated != self.is_unless,
+        }
     }
 
     /// The condition as an expression; `None` if it always holds.
@@ -231,14 +273,20 @@ impl AclCondition {
 
     /// Collects the conditions that routes support, with their origins.
     pub(super) fn tests(&self) -> Vec<Test> {
-        let atoms = self.terms().filter_map(|criterion| match &criterion.term {
-            Term::Any(atoms) | Term::None(atoms) => Some(atoms.iter().map(|atom| Test {
-                atom: atom.clone(),
-                from: vec![StatementOrigin::Directive(criterion.number)],
-            })),
-            _ => None,
-        });
-        atoms.flatten().collect()
+        let mut made = Vec::new();
+        for literal in self.alternatives.iter().flatten() {
+            for criterion in &literal.any {
+                let (Term::Any(atoms) | Term::None(atoms)) = &criterion.term else { continue };
+                let from = || vec![StatementOrigin::Directive(criterion.number)];
+                made.extend(atoms.iter().map(|atom| Test { atom: atom.clone(), from: from() }));
+                let paths = atoms.iter().filter(|_| self.spells(literal)).filter_map(|atom| match atom {
+                    Atom::Path(path) => Some(rules::spelled(path)),
+                    _ => None,
+                });
+                made.extend(paths.map(|atom| Test { atom, from: from() }));
+            }
+        }
+        made
     }
 
     pub(super) fn numbers(&self) -> Vec<usize> {

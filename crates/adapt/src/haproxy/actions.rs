@@ -5,6 +5,7 @@ use super::expressions::Sample;
 use super::format::{self, Piece, SampleText};
 use super::frontends::{ConditionVerdict, RateRule, RequestFacts};
 use super::rule_sets::FrontendRule;
+use super::syntax::HaproxyLine;
 use super::{HaproxyAdapter, values};
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutcome};
@@ -94,7 +95,7 @@ impl<'s> HaproxyAdapter<'s> {
                     );
                     self.act(rule, action, facts.holds, made);
                 }
-                ConditionVerdict::Unsaid(why) if protects(rule, action) => {
+                ConditionVerdict::Unsaid(why) if protects(rule.line) => {
                     return self.closed(rule, &why, made);
                 }
                 ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
@@ -473,7 +474,9 @@ impl<'s> HaproxyAdapter<'s> {
             }
         };
         if lower == "host" && option == "request_headers" {
-            return made.options.extend("rewrite", ("host", value.into()), rule.from());
+            made.options.extend("rewrite", ("host", value.into()), rule.from());
+            // HAProxy leaves the field as servers send it.
+            return made.options.set("location", false, Vec::new());
         }
         if option == "response_headers" && lower == "strict-transport-security" && action == "set-header" {
             self.sheet.say_if_unsaid(
@@ -533,14 +536,14 @@ impl<'s> HaproxyAdapter<'s> {
         rate: &RateRule,
         made: &mut RegionOutcome,
     ) -> bool {
-        if !protects(rule, action(rule)) {
+        if !protects(rule.line) {
             self.unsaid(rule, "a rate only refuses");
             return false;
         }
         let RateRule { counter, what, most, numbers, when } = rate;
         let lines = self.sections.iter().flat_map(|section| &section.lines);
         let name = format!("track-{counter}");
-        let tracks = |line: &super::syntax::HaproxyLine| {
+        let tracks = |line: &HaproxyLine| {
             line.words.iter().any(|word| {
                 *word == name || *word == format!("track-sc({})", counter.trim_start_matches("sc"))
             })
@@ -622,10 +625,14 @@ impl<'s> HaproxyAdapter<'s> {
 }
 
 fn action<'r>(rule: &'r FrontendRule<'_>) -> &'r str {
-    match rule.line.word(0) {
+    action_of(rule.line)
+}
+
+fn action_of(line: &HaproxyLine) -> &str {
+    match line.word(0) {
         "redirect" => "redirect",
-        "tcp-request" => rule.line.word(2),
-        _ => rule.line.word(1),
+        "tcp-request" => line.word(2),
+        _ => line.word(1),
     }
 }
 
@@ -654,10 +661,10 @@ fn is_minor(action: &str) -> bool {
 }
 
 /// Whether a rule refuses requests.
-fn protects(rule: &FrontendRule<'_>, action: &str) -> bool {
-    match action {
+pub(super) fn protects(line: &HaproxyLine) -> bool {
+    match action_of(line) {
         "deny" | "tarpit" | "reject" | "silent-drop" => true,
-        "return" => rule.behind("status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(200) >= 400,
+        "return" => line.behind("status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(200) >= 400,
         _ => false,
     }
 }

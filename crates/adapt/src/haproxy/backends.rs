@@ -509,8 +509,11 @@ impl<'s> HaproxyAdapter<'s> {
                 if line.has("secure") {
                     pairs.push(("secure".to_owned(), true.into()));
                 }
+                if line.has("nocache") {
+                    pairs.push(("private".to_owned(), true.into()));
+                }
                 made.set("sticky", DraftValue::Table(pairs), from(line));
-                let why = "the cookie is signed, and has another value: sessions start again; responses are not marked as private";
+                let why = "the cookie is signed, and has another value: sessions start again";
                 self.sheet.differs(line.number, why, "");
             } else {
                 let name = format!("origin-cookie:{}", line.word(1));

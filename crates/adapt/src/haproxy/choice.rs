@@ -4,6 +4,7 @@ use super::HaproxyAdapter;
 use super::expressions::Sample;
 use super::frontends::{ConditionVerdict, RequestFacts};
 use super::rule_sets::{FrontendRule, RuleSet};
+use super::samples;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules::{Atom, Expression, RegionOutcome};
 use crate::values::bare;
@@ -70,6 +71,11 @@ impl<'s> HaproxyAdapter<'s> {
                 ConditionVerdict::Above(_) if !self.refuses(rule) => {
                     self.unsaid(rule, "no backend is chosen by a rate");
                 }
+                ConditionVerdict::Unsaid(why) if self.is_about_default(&why, front.place) => {
+                    let why = "if no server is up, clients get a 503 of Vanward";
+                    let instead = "write the page as `error_pages`, or a server for it as `on_status`";
+                    self.sheet.differs(rule.line.number, why, instead);
+                }
                 ConditionVerdict::Unsaid(why) if !self.refuses(rule) => self.unsaid(rule, &why),
                 ConditionVerdict::Above(_) | ConditionVerdict::Unsaid(_) => {
                     self.unsaid(
@@ -87,6 +93,12 @@ impl<'s> HaproxyAdapter<'s> {
         }
         let is_listen = self.sections[front.place].kind() == "listen";
         if is_listen { ChosenBackend::Backend(front.place) } else { ChosenBackend::Nothing }
+    }
+
+    /// Whether a condition asks for servers of the default backend alone: without them, it answers 503 itself.
+    fn is_about_default(&self, why: &str, front: usize) -> bool {
+        let default = self.one(front, &["default_backend"]);
+        default.is_some_and(|line| why == samples::of_servers(line.word(1)))
     }
 
     fn unnamed(&mut self, rule: &FrontendRule<'s>, why: &str) {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::HaproxyAdapter;
-use super::acl::{AclCondition, condition};
+use super::acl::{AclCondition, Exempted, condition};
+use super::actions::protects;
 use super::expressions::{Sample, SampleReader};
 use super::format::{self, Piece};
 use super::maps::PatternFiles;
-use super::syntax::HaproxyLine;
+use super::syntax::{HaproxyLine, HaproxySection};
 use super::variables::HaproxyVariables;
 use crate::draft::StatementOrigin;
 
@@ -114,7 +115,7 @@ impl<'s> HaproxyAdapter<'s> {
     ) -> FrontendRule<'s> {
         let acls = std::mem::take(&mut self.acls[place]);
         let mut reader = self.reader(line, files, variables);
-        let (condition, end) = condition(line, &acls, &mut reader);
+        let (mut condition, end) = condition(line, &acls, &mut reader);
         let mut samples = BTreeMap::new();
         for word in &line.words[..end] {
             for piece in format::pieces(word).unwrap_or_default() {
@@ -128,11 +129,35 @@ impl<'s> HaproxyAdapter<'s> {
         let is_backend = line.word(0) == "use_backend" && line.word(1).contains('%');
         let backend = is_backend.then(|| reader.format(line.word(1)));
         self.acls[place] = acls;
+        let exempted = self.exempted(line);
+        condition.iter_mut().for_each(|condition| condition.exempted = exempted);
         let rule = FrontendRule { line, condition, end, samples, backend };
         if line.word(0) == "http-request" {
             self.changed(&rule, files, variables);
         }
         rule
+    }
+
+    /// The requests that a rule lets past what protects others.
+    fn exempted(&self, line: &HaproxyLine) -> Exempted {
+        let protects = |line: &HaproxyLine| {
+            let is_rule = matches!(line.word(0), "http-request" | "tcp-request");
+            is_rule && (protects(line) || line.word(1) == "auth")
+        };
+        let is_other = |section: &&HaproxySection| {
+            matches!(section.kind(), "backend" | "listen") && section.name() != line.word(1)
+        };
+        match line.word(0) {
+            "use_backend" => {
+                match self.sections.iter().filter(is_other).any(|s| s.lines.iter().any(protects)) {
+                    true => Exempted::Meeting,
+                    false => Exempted::None,
+                }
+            }
+            "http-request" if line.word(1) == "allow" => Exempted::Meeting,
+            _ if protects(line) => Exempted::Missing,
+            _ => Exempted::None,
+        }
     }
 
     /// Remembers the variables that a rule sets, and what it changes besides.

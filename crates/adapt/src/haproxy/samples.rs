@@ -122,6 +122,11 @@ pub(super) fn term(words: &[String], reader: &mut SampleReader<'_, '_>) -> Term 
             _ => {}
         }
     }
+    if name == "nbsrv"
+        && matches!(words.get(1..), Some([one, two]) if matches!((one.as_str(), two.as_str()), ("lt", "1") | ("eq", "0")))
+    {
+        return Term::Unsaid(of_servers(argument));
+    }
     let (base, way) = WAYS
         .iter()
         .find_map(|(suffix, way)| Some((name.strip_suffix(suffix)?.strip_suffix('_')?, *way)))
@@ -164,6 +169,11 @@ pub(super) fn term(words: &[String], reader: &mut SampleReader<'_, '_>) -> Term 
         None if !networks.is_empty() && values.is_empty() => Term::Any(in_maps.collect()),
         found => found.unwrap_or_else(|| unsaid(sample)),
     }
+}
+
+/// Why a condition on the servers of a backend has no translation.
+pub(super) fn of_servers(backend: &str) -> String {
+    format!("routes cannot tell whether a server of {backend} is up")
 }
 
 fn unsaid(sample: &str) -> Term {
@@ -358,7 +368,10 @@ impl Comparison<'_> {
             _ => Atom::Header(name.clone(), text),
         };
         if self.way == CompareWay::Found {
-            return Some(Term::Any(vec![made(TextIs::Present)]));
+            // A cookie without a value is not found.
+            let text =
+                if base.ends_with("cook") { TextIs::Pattern(".+".to_owned()) } else { TextIs::Present };
+            return Some(Term::Any(vec![made(text)]));
         }
         self.each(&|value| {
             let text = text(value, self.way, self.ignores_case)?;

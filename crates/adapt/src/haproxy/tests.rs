@@ -84,7 +84,7 @@ fn ordered_rules_become_routes() {
     let b = "upstream = \"b\"";
     let c = "upstream = \"c\"";
     let deny = "respond = { status = 403 }";
-    let cases: [(&str, &[&str]); 12] = [
+    let cases: [(&str, &[&str]); 15] = [
         ("use_backend c if { path_beg /a }", &["path = \"/a*\"; C", "B"]),
         ("use_backend c if { path_beg /a/ }", &["path = \"/a/*\"; C", "B"]),
         ("use_backend c unless { hdr(host) x.y }", &["host = \"x.y\"; B", "C"]),
@@ -101,8 +101,23 @@ fn ordered_rules_become_routes() {
         // Where a prefix and an expression overlap, both count.
         (
             "http-request deny if { path_end .x } !{ path_beg /a }; use_backend c if { path_beg /a }",
-            &["path = \"~ /a.*\\\\.x\"; C", "path = \"~ .*\\\\.x\"; D", "path = \"/a*\"; C", "B"],
+            // Only a path that is sent as it is written passes what refuses others.
+            &[
+                "path = \"~ /a.*\\\\.x\"; when = 'request.raw_path.startsWith(\"/a\")'; C",
+                "path = \"~ .*\\\\.x\"; D",
+                "path = \"/a*\"; C",
+                "B",
+            ],
         ),
+        (
+            "http-request deny unless { path_beg /a/ }",
+            &["path = \"/a/*\"; when = 'request.raw_path.startsWith(\"/a/\")'; B", "D"],
+        ),
+        (
+            "http-request allow if { path /a }; http-request deny",
+            &["path = \"= /a\"; when = 'request.raw_path == \"/a\"'; B", "D"],
+        ),
+        ("use_backend c if { req.cook(y) -m found }", &["cookie = { y = \"~ .+\" }; C", "B"]),
         (
             "use_backend b if { path_beg /a/b }; use_backend c if { path_beg /a }",
             &["path = \"/a/b*\"; B", "path = \"/a*\"; C", "B"],
@@ -225,6 +240,17 @@ fn a_condition_that_cannot_be_said_is_refused_and_a_password_is_asked_for() {
     );
     let adapted = checked(&with("http-request auth if { var(txn.x) 1 }"));
     assert!(routes(&adapted)[0].contains("auth = "), "{}", adapted.toml);
+}
+
+/// Without a server, the default backend answers 503 itself, so nothing is let through.
+#[test]
+fn a_page_for_a_default_backend_without_servers_closes_nothing() {
+    let text = "defaults\n  mode http\nfrontend f\n  bind :80\n  use_backend d if { nbsrv(b) lt 1 }\n  default_backend b\n\
+                backend b\n  server s 127.0.0.1:1\nbackend d\n  http-request return status 503\n";
+    let adapted = checked(text);
+    assert_eq!(routes(&adapted), ["upstream = \"b\""]);
+    let differs = |remark: &crate::Remark| remark.kind == RemarkKind::Differs && remark.line == 5;
+    assert!(adapted.remarks.iter().any(differs), "{:?}", adapted.remarks);
 }
 
 #[test]
@@ -488,7 +514,7 @@ fn maps_and_variables_that_are_not_known_are_refused_and_protect() {
         (
             "http-request set-var(txn.a) str(x) if { nbsrv(b) lt 1 }; http-request deny if { var(txn.a) -m str x }",
             closed,
-            "routes cannot match on nbsrv(b)",
+            "routes cannot tell whether a server of b is up",
         ),
         (
             "http-request set-header X 1; http-request set-var(txn.a) hdr(x); http-request deny if { var(txn.a) -m str x }",

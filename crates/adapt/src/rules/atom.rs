@@ -32,8 +32,12 @@ pub(crate) enum HostIs {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathIs {
     Exact(String),
+    /// As [`PathIs::Exact`], without case. The text is in lower case.
+    ExactAnyCase(String),
     /// Paths that begin with this text: `/api*` in a route.
     Prefix(String),
+    /// As [`PathIs::Prefix`], without case. The text is in lower case.
+    PrefixAnyCase(String),
     /// An expression that matches the whole path.
     Pattern(String),
     /// Begins with the first, and matches the second, which begins with `.*`.
@@ -122,11 +126,30 @@ impl PathIs {
         }
     }
 
-    /// The condition on a path with a beginning that is equal to this one on the rest.
+    /// As [`PathIs::exact`], without case.
+    pub(crate) fn exact_any_case(path: &str) -> Self {
+        match has_letters(path) {
+            true => Self::ExactAnyCase(path.to_ascii_lowercase()),
+            false => Self::exact(path),
+        }
+    }
+
+    /// As [`PathIs::prefix`], without case.
+    pub(crate) fn prefix_any_case(path: &str) -> Self {
+        match has_letters(path) {
+            true => Self::PrefixAnyCase(path.to_ascii_lowercase()),
+            false => Self::prefix(path),
+        }
+    }
+
+    /// The condition on a path with a beginning that is equal to this one on the rest. Where this one ignores case, so
+    /// does the beginning.
     pub(crate) fn behind(&self, begin: &str) -> Option<Self> {
         match self {
             Self::Exact(path) => Some(Self::exact(&format!("{begin}{path}"))),
             Self::Prefix(path) => Some(Self::prefix(&format!("{begin}{path}"))),
+            Self::ExactAnyCase(path) => Some(Self::exact_any_case(&format!("{begin}{path}"))),
+            Self::PrefixAnyCase(path) => Some(Self::prefix_any_case(&format!("{begin}{path}"))),
             Self::Pattern(pattern) => {
                 let (flag, rest) = match pattern.strip_prefix("(?i)") {
                     Some(rest) => ("(?i)", rest),
@@ -145,6 +168,19 @@ impl PathIs {
         match (self, other) {
             (Self::Exact(path) | Self::Prefix(path) | Self::Both(path, _), Self::Prefix(prefix)) => {
                 path.starts_with(prefix)
+            }
+            (Self::Exact(path), Self::ExactAnyCase(other)) => path.eq_ignore_ascii_case(other),
+            (Self::Exact(path) | Self::Prefix(path), Self::PrefixAnyCase(prefix)) => {
+                path.to_ascii_lowercase().starts_with(prefix)
+            }
+            (Self::ExactAnyCase(path) | Self::PrefixAnyCase(path), Self::PrefixAnyCase(prefix)) => {
+                path.starts_with(prefix)
+            }
+            (Self::ExactAnyCase(path) | Self::PrefixAnyCase(path), Self::Prefix(prefix)) => {
+                path.starts_with(prefix) && !has_letters(prefix)
+            }
+            (Self::ExactAnyCase(path), Self::Pattern(pattern)) if pattern.starts_with("(?i)") => {
+                patterns.matches(pattern, path)
             }
             (Self::Exact(path), Self::Pattern(pattern)) => patterns.matches(pattern, path),
             (Self::Pattern(pattern), Self::Prefix(prefix)) => patterns.beginning(pattern).starts_with(prefix),
@@ -178,6 +214,22 @@ impl PathIs {
                 }
             }
             (Self::Pattern(_) | Self::Both(..), Self::Pattern(_) | Self::Both(..)) => Meet::Unsaid,
+            (Self::ExactAnyCase(_), Self::Pattern(pattern))
+            | (Self::Pattern(pattern), Self::ExactAnyCase(_))
+                if pattern.starts_with("(?i)") =>
+            {
+                Meet::Nothing
+            }
+            (Self::ExactAnyCase(_) | Self::PrefixAnyCase(_), Self::Pattern(_) | Self::Both(..))
+            | (Self::Pattern(_) | Self::Both(..), Self::ExactAnyCase(_) | Self::PrefixAnyCase(_)) => {
+                Meet::Unsaid
+            }
+            (Self::Prefix(prefix), Self::ExactAnyCase(path) | Self::PrefixAnyCase(path))
+            | (Self::ExactAnyCase(path) | Self::PrefixAnyCase(path), Self::Prefix(prefix))
+                if path.starts_with(&prefix.to_ascii_lowercase()) =>
+            {
+                Meet::Unsaid
+            }
             _ => Meet::Nothing,
         }
     }
@@ -188,6 +240,8 @@ impl PathIs {
             Self::Exact(path) => format!("= {path}"),
             Self::Prefix(path) if path == "/" => path.clone(),
             Self::Prefix(path) => format!("{path}*"),
+            Self::ExactAnyCase(path) => format!("~ (?i){}", values::escaped(path)),
+            Self::PrefixAnyCase(path) => format!("~ (?i){}.*", values::escaped(path)),
             Self::Pattern(pattern) => format!("~ {pattern}"),
             Self::Both(prefix, pattern) => {
                 let (flags, rest) = match pattern.strip_prefix("(?i)") {
@@ -272,6 +326,10 @@ fn is_apart(prefix: &str, pattern: &str) -> bool {
     // The last letter may be optional: `/a?`.
     let literal = literal.get(..literal.len().saturating_sub(1)).unwrap_or_default();
     !literal.starts_with(prefix) && !prefix.starts_with(literal)
+}
+
+fn has_letters(path: &str) -> bool {
+    path.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 fn is_below(host: &str, domain: &str) -> bool {

@@ -93,7 +93,7 @@ impl Formula {
         self.atoms(&mut atoms);
         atoms.iter().any(|atom| match atom {
             Atom::Path(_) => true,
-            Atom::When(text) => text.contains("request.path"),
+            Atom::When(text) => text.contains("request.path") || text.contains("request.raw_path"),
             _ => false,
         })
     }
@@ -185,16 +185,7 @@ fn text_of(atom: &Atom) -> AtomText {
             AtomText::Call(format!("request.host.endsWith({})", literal(&format!(".{domain}"))))
         }
         Atom::Host(HostIs::Pattern(pattern)) => AtomText::Call(matches("request.host", pattern)),
-        Atom::Path(PathIs::Exact(path)) => within("request.path", std::slice::from_ref(path)),
-        Atom::Path(PathIs::Prefix(path)) => {
-            AtomText::Call(format!("request.path.startsWith({})", literal(path)))
-        }
-        Atom::Path(PathIs::Pattern(pattern)) => AtomText::Call(matches("request.path", pattern)),
-        Atom::Path(PathIs::Both(prefix, pattern)) => AtomText::Compound(format!(
-            "request.path.startsWith({}) && {}",
-            literal(prefix),
-            matches("request.path", pattern)
-        )),
+        Atom::Path(path) => of_path("request.path", path),
         Atom::Methods(methods) => within("request.method", methods),
         Atom::Header(name, text) => of_member("request.headers", &name.to_ascii_lowercase(), text),
         Atom::Cookie(name, text) => of_member("request.cookies", name, text),
@@ -206,6 +197,29 @@ fn text_of(atom: &Atom) -> AtomText {
         }
         Atom::When(text) => AtomText::Compound(text.clone()),
     }
+}
+
+/// The text of a condition on a path, which has this name.
+fn of_path(name: &str, path: &PathIs) -> AtomText {
+    let starts = |name: &str, path: &str| format!("{name}.startsWith({})", literal(path));
+    match path {
+        PathIs::Exact(path) => AtomText::Equal(name.to_owned(), literal(path)),
+        PathIs::ExactAnyCase(path) => AtomText::Equal(format!("{name}.lowerAscii()"), literal(path)),
+        PathIs::Prefix(path) => AtomText::Call(starts(name, path)),
+        PathIs::PrefixAnyCase(path) => AtomText::Call(starts(&format!("{name}.lowerAscii()"), path)),
+        PathIs::Pattern(pattern) => AtomText::Call(matches(name, pattern)),
+        PathIs::Both(prefix, pattern) => {
+            AtomText::Compound(format!("{} && {}", starts(name, prefix), matches(name, pattern)))
+        }
+    }
+}
+
+/// A condition on the path as it was sent: with the escapes and repeated slashes that routes do not see.
+pub(crate) fn spelled(path: &PathIs) -> Atom {
+    Atom::When(match of_path("request.raw_path", path) {
+        AtomText::Equal(left, right) => format!("{left} == {right}"),
+        AtomText::Call(text) | AtomText::Within(text) | AtomText::Compound(text) => text,
+    })
 }
 
 fn of_member(family: &str, name: &str, text: &TextIs) -> AtomText {

@@ -39,6 +39,14 @@ impl PathNow {
             (Self::Begins(begin), PathIs::Exact(path) | PathIs::Prefix(path)) => {
                 (!path.starts_with(begin)).then_some(Formula::Known(false))
             }
+            (Self::Begins(begin), PathIs::PrefixAnyCase(prefix))
+                if begin.to_ascii_lowercase().starts_with(prefix) =>
+            {
+                Some(Formula::Known(true))
+            }
+            (Self::Begins(begin), PathIs::ExactAnyCase(path) | PathIs::PrefixAnyCase(path)) => {
+                (!path.starts_with(&begin.to_ascii_lowercase())).then_some(Formula::Known(false))
+            }
             (Self::Without(prefix), path) => path.behind(prefix).map(|path| Formula::Atom(Atom::Path(path))),
             _ => None,
         }
@@ -163,7 +171,9 @@ impl<'s> Holds<'s> {
                 });
                 match name {
                     Some(name) => Err(format!("an earlier rule changes the field {name}")),
-                    None if self.path.borrow().is_some() && text.contains("request.path") => {
+                    None if self.path.borrow().is_some()
+                        && (text.contains("request.path") || text.contains("request.raw_path")) =>
+                    {
                         Err("an earlier rule changes the path".to_owned())
                     }
                     None => Ok(Formula::Atom(atom.clone())),
@@ -285,7 +295,7 @@ fn kind(atom: &Atom) -> Option<(u8, String)> {
 fn is_wide(atom: &Atom) -> bool {
     match atom {
         Atom::Host(host) => !matches!(host, HostIs::Exact(_)),
-        Atom::Path(path) => !matches!(path, PathIs::Exact(_)),
+        Atom::Path(path) => !matches!(path, PathIs::Exact(_) | PathIs::ExactAnyCase(_)),
         Atom::Header(_, text) | Atom::Cookie(_, text) | Atom::Query(_, text) => {
             !matches!(text, TextIs::Exact(_))
         }

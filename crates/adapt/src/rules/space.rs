@@ -230,9 +230,12 @@ impl Space {
         // Expressions with a prefix come before those without, and longer prefixes first.
         let path = match &self.paths[region.path] {
             PathIs::Exact(_) => (0, 0),
-            PathIs::Both(prefix, _) => (1, usize::MAX - prefix.len()),
-            PathIs::Pattern(_) => (2, region.path),
-            PathIs::Prefix(prefix) => (3, usize::MAX - prefix.len()),
+            // These are expressions in a route, too.
+            PathIs::ExactAnyCase(_) => (1, region.path),
+            PathIs::Both(prefix, _) => (2, usize::MAX - prefix.len()),
+            PathIs::Pattern(_) => (3, region.path),
+            PathIs::PrefixAnyCase(prefix) => (4, usize::MAX - prefix.len()),
+            PathIs::Prefix(prefix) => (5, usize::MAX - prefix.len()),
         };
         [host.0, host.1, path.0, path.1]
     }

@@ -24,7 +24,7 @@ pub(super) fn tables(space: &Space, kept: &[(Region, Vec<Leaf>)], tests: &[Test]
         let (before, last) = leaves.split_at(of_all);
         for leaves in [before, last].into_iter().filter(|leaves| !leaves.is_empty()) {
             // For path expressions, the order in the file counts, for each host.
-            let is_ordered = matches!(space.paths[region.path], PathIs::Pattern(_) | PathIs::Both(..));
+            let is_ordered = !matches!(space.paths[region.path], PathIs::Exact(_) | PathIs::Prefix(_));
             let same = parts.iter_mut().find(|known| {
                 !is_ordered
                     && !is_pattern(region.host)

@@ -1,16 +1,30 @@
 //! Conditions of VCL as conditions of routes.
 
+use regex_syntax::hir::{Class, Hir, HirKind};
+
 use super::VarnishAdapter;
 use super::backends::AclNetworks;
 use super::repeats::Attempt;
-use super::syntax::VclToken;
+use super::subroutines::CALLS_DEEP_MAX;
+use super::syntax::{Statement, VclToken};
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs, literal};
 use crate::values;
 
 const DEEP_MAX: usize = 32;
 
 /// The path and query as one text, as `req.url` is.
-const URL: &str = "(request.path + (has(request.query) ? \"?\" + request.query : \"\"))";
+const URL: &str = "(request.raw_path + (has(request.query) ? \"?\" + request.query : \"\"))";
+const NO_QUERY: &str = "!has(request.query)";
+
+/// The requests for which a condition on the path holds only if they send the path as it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SpelledPaths {
+    None,
+    /// Those that meet the condition, because other statements refuse requests.
+    Meeting,
+    /// Those that do not, because the statements behind the condition refuse requests.
+    Missing,
+}
 
 struct ConditionReader<'t, 's> {
     tokens: &'t [VclToken],
@@ -18,17 +32,65 @@ struct ConditionReader<'t, 's> {
     number: usize,
     acls: &'t std::collections::BTreeMap<&'s str, Option<AclNetworks>>,
     attempt: Attempt,
+    spelled: SpelledPaths,
+    is_negated: bool,
 }
 
 impl<'s> VarnishAdapter<'s> {
     pub(super) fn condition(&self, tokens: &[VclToken], number: usize) -> Expression {
-        let mut reader = ConditionReader { tokens, at: 0, number, acls: &self.acls, attempt: self.attempt };
+        let (acls, attempt) = (&self.acls, self.attempt);
+        let spelled = self.spelled.get(&number).copied().unwrap_or(SpelledPaths::None);
+        let mut reader = ConditionReader { tokens, at: 0, number, acls, attempt, spelled, is_negated: false };
         let made = reader.either(0);
         if reader.at < tokens.len() {
             Expression::Unsaid("this condition is not understood".to_owned())
         } else {
             made
         }
+    }
+}
+
+impl<'s> VarnishAdapter<'s> {
+    /// Notes whether requests that meet a condition, or the others, pass what refuses requests. Varnish compares paths as
+    /// they are sent, so only that spelling of a path may let them pass.
+    pub(super) fn spell(&mut self, body: &[&'s Statement], depth: usize) {
+        for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
+            match statement {
+                Statement::If(branches) => {
+                    for (number, _, inner) in branches {
+                        let inner: Vec<&'s Statement> = inner.iter().collect();
+                        let spelled = match self.refuses(&inner) {
+                            true => SpelledPaths::Missing,
+                            false => SpelledPaths::Meeting,
+                        };
+                        self.spelled.insert(*number, spelled);
+                        self.spell(&inner, depth + 1);
+                    }
+                }
+                Statement::Plain { name, tokens, .. } if name == "call" => {
+                    let called = tokens.first().and_then(|name| self.subs.get(name.text()).cloned());
+                    self.spell(&called.unwrap_or_default(), depth + 1);
+                }
+                Statement::Plain { .. } => {}
+            }
+        }
+    }
+
+    /// Whether some statement refuses requests, at any depth.
+    pub(super) fn refuses(&self, body: &[&'s Statement]) -> bool {
+        let mut plain = Vec::new();
+        self.statements(body, 0, &mut plain);
+        plain.iter().any(|(name, words)| is_refusal(name, words))
+    }
+}
+
+/// Whether a statement refuses requests.
+pub(super) fn is_refusal(name: &str, words: &[&str]) -> bool {
+    match (name, words) {
+        ("return", [_, "synth", _, status, ..]) => {
+            status.parse::<u16>().is_ok_and(|status| !(200..400).contains(&status) && status < 700)
+        }
+        _ => false,
     }
 }
 
@@ -61,7 +123,10 @@ impl ConditionReader<'_, '_> {
             return Expression::Unsaid("it is nested too deeply".to_owned());
         }
         if self.takes("!") {
-            return self.one(depth + 1).not();
+            self.is_negated = !self.is_negated;
+            let inner = self.one(depth + 1).not();
+            self.is_negated = !self.is_negated;
+            return inner;
         }
         if self.takes("(") {
             let inner = self.either(depth + 1);
@@ -84,12 +149,10 @@ impl ConditionReader<'_, '_> {
             return Expression::Unsaid(format!("routes cannot match on {left}()"));
         }
         match self.right() {
-            None => self.said(left, None),
+            None => self.said(left, None, false),
             Some((sign, value)) => {
-                let is = self.said(
-                    left,
-                    Some((sign.trim_start_matches('!').len() == 1 && sign.ends_with('~'), &value)),
-                );
+                let is_pattern = sign.trim_start_matches('!').len() == 1 && sign.ends_with('~');
+                let is = self.said(left, Some((is_pattern, &value)), sign.starts_with('!'));
                 match sign {
                     "~" | "==" => is,
                     "!~" | "!=" => is.not(),
@@ -124,8 +187,9 @@ impl ConditionReader<'_, '_> {
         Some((sign, value))
     }
 
-    /// Converts a name alone, or compared with a text (`false`) or an expression (`true`).
-    fn said(&self, left: &str, right: Option<(bool, &str)>) -> Expression {
+    /// Converts a name alone, or compared with a text (`false`) or an expression (`true`). `is_unequal`: the comparison
+    /// is negated.
+    fn said(&self, left: &str, right: Option<(bool, &str)>, is_unequal: bool) -> Expression {
         let lower = left.to_ascii_lowercase();
         let lower = lower.replacen("bereq.", "req.", 1);
         let any = |atoms: Vec<Atom>| Expression::Any(atoms, self.number);
@@ -153,9 +217,14 @@ impl ConditionReader<'_, '_> {
             _ => {}
         }
         let unsaid = || Expression::Unsaid(format!("routes cannot match on {left}"));
+        if let ("req.url", Some((is_pattern, text))) = (lower.as_str(), right) {
+            let made =
+                if is_pattern { UrlCondition::matching(text) } else { Some(UrlCondition::exact(text)) };
+            let is_spelled = self.spelled != SpelledPaths::None
+                && (self.spelled == SpelledPaths::Missing) == (self.is_negated != is_unequal);
+            return made.map_or_else(unsaid, |url| url.expression(is_spelled, self.number));
+        }
         let made = match (lower.as_str(), right) {
-            ("req.url", Some((false, path))) => Some(vec![Atom::Path(PathIs::exact(path))]),
-            ("req.url", Some((true, pattern))) => path(pattern).map(|path| vec![path]),
             ("req.http.host", Some((false, host))) => HostIs::named(host).map(|host| vec![Atom::Host(host)]),
             ("req.http.host", Some((true, pattern))) => values::expression(pattern, true)
                 .ok()
@@ -204,45 +273,94 @@ fn methods(pattern: &str) -> Option<Atom> {
     Some(Atom::When(format!("request.method.matches({})", literal(&pattern))))
 }
 
-/// Converts an expression for a URL: `^/literal` is a prefix, `^/literal$` an exact path.
-fn path(pattern: &str) -> Option<Atom> {
-    let literal = pattern.strip_prefix('^').unwrap_or_default();
-    let (literal, is_whole) = literal.strip_suffix('$').map_or((literal, false), |literal| (literal, true));
-    let is_plain = |text: &str| {
-        text.starts_with('/')
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-".contains(&byte))
-    };
-    if is_plain(literal) {
-        return Some(Atom::Path(if is_whole { PathIs::exact(literal) } else { PathIs::prefix(literal) }));
-    }
-    // Only the path is compared here, without a query. So a suffix may be followed by one.
-    let pattern = [r"(\?.*)?$", r"(\?|$)", r"($|\?)", r"(?:\?|$)"]
-        .iter()
-        .find_map(|end| pattern.strip_suffix(end))
-        .map(|rest| format!("{rest}$"))
-        .unwrap_or_else(|| pattern.to_owned());
-    if !may_ask_for_query(&pattern) {
-        return values::expression(&pattern, false).ok().map(|pattern| Atom::Path(PathIs::Pattern(pattern)));
-    }
-    // Escapes of the path are decoded here, those of the query are not.
-    let pattern = values::search(&pattern, false).ok().filter(|pattern| !pattern.contains('%'))?;
-    Some(Atom::When(format!("{URL}.matches({})", crate::rules::literal(&pattern))))
+/// A condition on a URL: on its path, on the absence of a query, or on the whole text.
+struct UrlCondition {
+    path: Option<PathIs>,
+    /// Conditions beside that on the path.
+    more: Vec<String>,
 }
 
-/// Whether an expression for a URL names what only queries have: `?`, `&` or `=`.
-fn may_ask_for_query(pattern: &str) -> bool {
-    let bare = pattern.replace(r"\?", "\u{1}");
-    let mut letters = bare.chars();
-    let mut in_class = false;
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\u{1}' | '&' | '=' => return true,
-            '\\' => drop(letters.next()),
-            '[' => in_class = true,
-            ']' => in_class = false,
-            '?' if in_class => return true,
-            _ => {}
+impl UrlCondition {
+    /// A comparison with a whole URL.
+    fn exact(url: &str) -> Self {
+        match url.contains('?') || !url.starts_with('/') {
+            true => Self::whole(format!("{URL} == {}", literal(url))),
+            false => Self { path: Some(PathIs::exact(url)), more: vec![NO_QUERY.to_owned()] },
         }
     }
-    false
+
+    fn whole(text: String) -> Self {
+        Self { path: None, more: vec![text] }
+    }
+
+    /// An expression: `^/literal` is a prefix, `^/literal$` an exact path without a query. Others that cannot reach into
+    /// the query are expressions for the path.
+    fn matching(pattern: &str) -> Option<Self> {
+        let literal = pattern.strip_prefix('^').unwrap_or_default();
+        let (literal, is_whole) =
+            literal.strip_suffix('$').map_or((literal, false), |literal| (literal, true));
+        let is_plain = |text: &str| {
+            text.starts_with('/')
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-".contains(&byte))
+        };
+        if is_plain(literal) {
+            return Some(match is_whole {
+                true => Self::exact(literal),
+                false => Self { path: Some(PathIs::prefix(literal)), more: Vec::new() },
+            });
+        }
+        // A path with any query behind it.
+        let of_path = [r"(\?.*)?$", r"(\?|$)", r"($|\?)", r"(?:\?|$)"]
+            .iter()
+            .find_map(|end| pattern.strip_suffix(end))
+            .map(|rest| (format!("{rest}$"), Vec::new()));
+        let (of_path, more) = of_path.unwrap_or_else(|| match pattern.ends_with('$') {
+            true => (pattern.to_owned(), vec![NO_QUERY.to_owned()]),
+            false => (pattern.to_owned(), Vec::new()),
+        });
+        if stays_in_path(&of_path) {
+            let path = values::expression(&of_path, false).ok()?;
+            return Some(Self { path: Some(PathIs::Pattern(path)), more });
+        }
+        let pattern = values::search(pattern, false).ok()?;
+        Some(Self::whole(format!("{URL}.matches({})", crate::rules::literal(&pattern))))
+    }
+
+    /// `is_spelled`: the path has to be sent as it is written, because such requests pass what protects others.
+    fn expression(self, is_spelled: bool, number: usize) -> Expression {
+        let is = |atom: Atom| Expression::Any(vec![atom], number);
+        let spelled = self.path.iter().filter(|_| is_spelled).map(crate::rules::spelled);
+        let more: Vec<Atom> = spelled.chain(self.more.iter().cloned().map(Atom::When)).collect();
+        let path = self.path.map(Atom::Path).into_iter();
+        Expression::all(path.chain(more).map(is).collect())
+    }
+}
+
+/// Whether an expression for a URL looks at its path alone: it begins at the start, and matches no `?`.
+fn stays_in_path(pattern: &str) -> bool {
+    let mut parser = regex_syntax::ParserBuilder::new();
+    let Ok(parsed) = parser.unicode(false).utf8(false).nest_limit(50).build().parse(pattern) else {
+        return false;
+    };
+    let properties = parsed.properties();
+    let ends = |set: regex_syntax::hir::LookSet| set.contains(regex_syntax::hir::Look::End);
+    let (has_end, is_at_end) = (ends(properties.look_set()), ends(properties.look_set_suffix()));
+    let begins = properties.look_set_prefix().contains(regex_syntax::hir::Look::Start);
+    begins && has_end == is_at_end && !has_question_mark(&parsed)
+}
+
+fn has_question_mark(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => false,
+        HirKind::Literal(literal) => literal.0.contains(&b'?'),
+        HirKind::Class(Class::Unicode(class)) => {
+            class.iter().any(|range| (range.start()..=range.end()).contains(&'?'))
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            class.iter().any(|range| (range.start()..=range.end()).contains(&b'?'))
+        }
+        HirKind::Repetition(repetition) => has_question_mark(&repetition.sub),
+        HirKind::Capture(capture) => has_question_mark(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(has_question_mark),
+    }
 }

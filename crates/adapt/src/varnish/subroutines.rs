@@ -1,14 +1,16 @@
 //! Applies subroutines to each kind of request: backend, caching, response.
 
+use super::conditions::is_refusal;
 use super::repeats::{self, Attempt};
+use super::responses::ignore;
 use super::syntax::{Statement, VclToken};
 use super::{VarnishAdapter, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules::{self, Atom, Expression, FieldNow, Formula, Holds, PathNow, RegionOutcome, Test, TextIs};
-use crate::values::{self, duration};
+use crate::values;
 
-const YEAR: u64 = 365 * 86_400_000;
-const CALLS_DEEP_MAX: usize = 16;
+pub(super) const YEAR: u64 = 365 * 86_400_000;
+pub(super) const CALLS_DEEP_MAX: usize = 16;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum RequestWay {
@@ -27,6 +29,8 @@ pub(super) struct VarnishDraft {
     pub(super) way: RequestWay,
     /// A rule that keeps responses out of the cache has no translation.
     is_never_stored: bool,
+    /// Whether a constant replaces what servers say in Cache-Control, so that it does not forbid to store.
+    replaces_directives: bool,
     /// The options after `vcl_recv`.
     pub(super) received: DraftTable,
     /// Whether a stored response may not answer, although others may find it.
@@ -40,6 +44,7 @@ impl VarnishDraft {
             backend,
             way: RequestWay::Open,
             is_never_stored: false,
+            replaces_directives: false,
             received: DraftTable::default(),
             is_fresh: false,
         }
@@ -64,6 +69,10 @@ fn passed(holds: &Holds<'_>) -> Formula {
 impl<'s> VarnishAdapter<'s> {
     pub(super) fn routes(&mut self) {
         let mut tests: Vec<Test> = Vec::new();
+        let received = self.subs.get("vcl_recv").cloned().unwrap_or_default();
+        if self.refuses(&received) {
+            self.spell(&received, 0);
+        }
         for name in ["vcl_recv", "vcl_backend_fetch", "vcl_backend_response", "vcl_deliver"] {
             let body = self.subs.get(name).cloned().unwrap_or_default();
             self.gather(&body, 0, &mut tests);
@@ -155,6 +164,9 @@ impl<'s> VarnishAdapter<'s> {
         }
         made.way = RequestWay::Open;
         self.sub("vcl_backend_response", holds, &mut made);
+        if made.replaces_directives && made.outcome.options.inner("cache", "ttl").is_some() {
+            ignore("response-directives", Vec::new(), &mut made);
+        }
         self.failures(holds, &mut made);
         made.way = RequestWay::Open;
         self.sub("vcl_deliver", holds, &mut made);
@@ -302,12 +314,7 @@ impl<'s> VarnishAdapter<'s> {
         let all: Vec<&'s Statement> = inner.iter().collect();
         let mut plain: Vec<(&'s str, Vec<&'s str>)> = Vec::new();
         self.statements(&all, 0, &mut plain);
-        let refuses = plain.iter().any(|(name, words)| match (*name, words.as_slice()) {
-            ("return", [_, "synth", _, status, ..]) => {
-                status.parse::<u16>().is_ok_and(|status| !(200..400).contains(&status) && status < 700)
-            }
-            _ => false,
-        });
+        let refuses = plain.iter().any(|(name, words)| is_refusal(name, words));
         let keeps_out = plain.iter().any(|(name, words)| match (*name, words.as_slice()) {
             ("return", [_, "pass" | "pipe" | "hit_for_pass", ..]) => true,
             ("set", ["beresp.uncacheable", "=", "true"]) => true,
@@ -325,10 +332,8 @@ impl<'s> VarnishAdapter<'s> {
                 holds.change_path(PathNow::Unknown);
             }
         }
-        // Responses with these fields are not stored here either.
-        let by_standard = ["beresp.http.Set-Cookie", "beresp.http.set-cookie"];
-        if condition.len() == 1 && condition.iter().all(|token| by_standard.contains(&token.text())) {
-            return self.sheet.needless(number, "responses with Set-Cookie are not stored");
+        if self.of_response((number, condition), inner, &plain, made) {
+            return;
         }
         if refuses && sub == "vcl_recv" {
             let why = format!("{why}; its requests get 501, so that they are not let through");
@@ -343,7 +348,12 @@ impl<'s> VarnishAdapter<'s> {
     }
 
     /// Collects statements, including those of conditions and called subroutines.
-    fn statements(&self, body: &[&'s Statement], depth: usize, into: &mut Vec<(&'s str, Vec<&'s str>)>) {
+    pub(super) fn statements(
+        &self,
+        body: &[&'s Statement],
+        depth: usize,
+        into: &mut Vec<(&'s str, Vec<&'s str>)>,
+    ) {
         /// Called subroutines may call others many times.
         const ENOUGH: usize = 10_000;
         for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
@@ -490,47 +500,13 @@ impl<'s> VarnishAdapter<'s> {
             }
             "beresp.ttl" | "beresp.grace" | "beresp.keep" => self.set_time(number, target, value, made),
             "beresp.uncacheable" if value == ["true"] => options.without("cache"),
-            "beresp.do_gzip" if value == ["true"] => {
-                options.set(
-                    "compress",
-                    DraftValue::Table(vec![
-                        ("codings".to_owned(), DraftValue::List(vec!["gzip".into()])),
-                        ("min_size".to_owned(), DraftValue::Number(1)),
-                    ]),
-                    from(number),
-                );
-            }
+            "beresp.do_gzip" if value == ["true"] => drop(self.gzip(number, made)),
             "beresp.do_stream" | "beresp.do_gunzip" | "beresp.do_gzip" => {
                 self.sheet.needless(number, "bodies are streamed");
             }
             "req.url" | "bereq.url" => self.url(number, tokens, made),
             "resp.status" | "resp.reason" if sub == "vcl_synth" => {}
             _ => self.set_field(number, target, tokens, made),
-        }
-    }
-
-    fn set_time(&mut self, number: usize, target: &str, value: &[&str], made: &mut VarnishDraft) {
-        let options = &mut made.outcome.options;
-        let has_cache = options.get("cache").is_some();
-        match value.first().and_then(|time| milliseconds(time)) {
-            Some(0) if target == "beresp.ttl" => options.without("cache"),
-            Some(_) if target == "beresp.keep" => {
-                self.sheet.needless(number, "stale responses are kept to be revalidated");
-            }
-            Some(time) if has_cache => {
-                let time = DraftValue::from(duration(time.clamp(1, YEAR)));
-                if target == "beresp.ttl" {
-                    options.extend("cache", ("ttl", time), from(number));
-                    let why =
-                        "responses such as 302, 401 and 500 are stored only if the server gives a lifetime";
-                    self.sheet.differs(number, why, "name them in `status_ttl` of `cache`");
-                } else {
-                    options.extend("cache", ("stale_while_revalidate", time.clone()), from(number));
-                    options.extend("cache", ("grace", time), Vec::new());
-                }
-            }
-            Some(_) => {}
-            None => self.sheet.refuse(number, "it is no time", "write `ttl` of `cache`"),
         }
     }
 
@@ -549,11 +525,19 @@ impl<'s> VarnishAdapter<'s> {
         match template(tokens) {
             Some(text) if field.eq_ignore_ascii_case("host") && option == "request_headers" => {
                 made.outcome.options.extend("rewrite", ("host", text.into()), from(number));
+                // Varnish leaves the field as servers send it.
+                made.outcome.options.set("location", false, Vec::new());
             }
             Some(_) if option == "request_headers" && field.eq_ignore_ascii_case("x-forwarded-for") => {
                 self.sheet.needless(number, "servers always get this field");
             }
             Some(text) => {
+                // The built-in subroutine looks at the new field.
+                if target.starts_with("beresp.") && field.eq_ignore_ascii_case("cache-control") {
+                    let keeps_out =
+                        ["private", "no-store", "no-cache"].iter().any(|word| text.contains(word));
+                    made.replaces_directives = !keeps_out && !text.contains('$');
+                }
                 made.outcome.options.field(option, "set", field, &text, from(number));
             }
             None => {
@@ -583,8 +567,7 @@ impl<'s> VarnishAdapter<'s> {
             && field.eq_ignore_ascii_case("set-cookie")
             && made.outcome.options.get("cache").is_some()
         {
-            let ignored = DraftValue::List(vec!["request-directives".into(), "set-cookie".into()]);
-            made.outcome.options.extend("cache", ("ignore", ignored), from(number));
+            ignore("set-cookie", from(number), made);
         }
         if option == "response_headers" && field.eq_ignore_ascii_case("via") {
             made.outcome.options.set("via", "off", from(number));
@@ -623,46 +606,6 @@ impl<'s> VarnishAdapter<'s> {
                 let instead = "write `rewrite = { pattern = \"…\", path = \"…\" }`, or `query_drop` of `cache` for parameters";
                 self.sheet.refuse(number, "the new URL is not understood", instead);
             }
-        }
-    }
-
-    /// Translates the lifetime of responses with one status.
-    fn of_status(
-        &mut self,
-        (condition, number): (usize, usize),
-        name: &str,
-        tokens: &[VclToken],
-        status: &str,
-        made: &mut VarnishDraft,
-    ) {
-        let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
-        let time = match (name, words.as_slice()) {
-            ("set", ["beresp.ttl", "=", time]) => milliseconds(time),
-            ("set", ["beresp.uncacheable", "=", "true"]) => Some(0),
-            ("return", _) => {
-                return self.sheet.needless(number, "the rest of the subroutine applies to all statuses");
-            }
-            _ => None,
-        };
-        let Some(time) = time else {
-            let instead = "write `status_ttl` of `cache`, or `error_pages`";
-            return self.sheet.refuse(
-                number,
-                "only the lifetime of a response can depend on its status",
-                instead,
-            );
-        };
-        if made.outcome.options.get("cache").is_some() {
-            let mut pairs = match made.outcome.options.inner("cache", "status_ttl") {
-                Some(DraftValue::Table(known)) => known.clone(),
-                _ => Vec::new(),
-            };
-            if !pairs.iter().any(|(known, _)| known == status) {
-                pairs.push((status.to_owned(), duration(time.min(YEAR)).into()));
-            }
-            let mut origins = from(number);
-            origins.extend(from(condition));
-            made.outcome.options.extend("cache", ("status_ttl", DraftValue::Table(pairs)), origins);
         }
     }
 

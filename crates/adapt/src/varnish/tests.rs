@@ -48,7 +48,7 @@ fn statements_become_routes() {
         |when: &str| format!("upstream = \"a\"; {}", cached.replace("{ ", &format!("{{ when = '{when}', ")));
     let both = "!(\"authorization\" in request.headers || \"cookie\" in request.headers)";
     let passed = "headers = { Authorization = true }; upstream = \"a\"";
-    let cases: [(&str, &[String]); 9] = [
+    let cases: [(&str, &[String]); 12] = [
         ("", &[open(both)]),
         (
             "unset req.http.Cookie;",
@@ -70,7 +70,34 @@ fn statements_become_routes() {
         ("return (hash);", &[format!("upstream = \"a\"; {cached}")]),
         (
             "if (req.url == \"/x\") { return (synth(404, \"no\")); } return (pass);",
-            &["path = \"= /x\"; respond = { status = 404 }".to_owned(), "upstream = \"a\"".to_owned()],
+            // With a query, it is another URL.
+            &[
+                "path = \"= /x\"; when = '!has(request.query)'; respond = { status = 404 }".to_owned(),
+                "upstream = \"a\"".to_owned(),
+            ],
+        ),
+        (
+            "if (req.url ~ \"^/x\\.(a|b)$\") { return (synth(404, \"no\")); } return (pass);",
+            &[
+                "path = \"~ /x\\\\.(a|b)\"; when = '!has(request.query)'; respond = { status = 404 }".to_owned(),
+                "upstream = \"a\"".to_owned(),
+            ],
+        ),
+        (
+            "if (req.url ~ \"\\.zip$\") { set req.backend_hint = b; } return (pass);",
+            &[
+                "when = '(request.raw_path + (has(request.query) ? \"?\" + request.query : \"\")).matches(\"\\\\.zip$\")'; upstream = \"b\"".to_owned(),
+                "upstream = \"a\"".to_owned(),
+            ],
+        ),
+        // Only paths that are sent as they are written pass what refuses others.
+        (
+            "if (req.url ~ \"^/open/\") { return (pass); } if (req.url !~ \"^/in/\") { return (synth(403)); } return (pass);",
+            &[
+                "path = \"/open/*\"; when = 'request.raw_path.startsWith(\"/open/\")'; upstream = \"a\"".to_owned(),
+                "path = \"/in/*\"; when = 'request.raw_path.startsWith(\"/in/\")'; upstream = \"a\"".to_owned(),
+                "respond = { status = 403 }".to_owned(),
+            ],
         ),
         (
             "if (req.http.host == \"x.y\") { set req.backend_hint = b; } return (pass);",
@@ -155,8 +182,49 @@ fn what_protects_is_closed_where_its_condition_is_unknown() {
     let text = with("return (hash);") + "sub vcl_hash { hash_data(client.ip); }\n";
     assert_eq!(routes(&checked(&text)), ["upstream = \"a\""]);
     let text = with("return (hash);")
-        + "sub vcl_backend_response { if (beresp.http.X-A) { set beresp.uncacheable = true; } }\n";
+        + "sub vcl_backend_response { if (std.healthy(a)) { set beresp.uncacheable = true; } }\n";
     assert_eq!(routes(&checked(&text)), ["upstream = \"a\""]);
+}
+
+#[test]
+fn statements_about_responses_become_options() {
+    let cases: [(&str, &[&str]); 7] = [
+        ("set beresp.ttl = 1h;", &["ttl = \"1h\", status_ttl = { 200-599 = \"1h\" }"]),
+        (
+            "set beresp.ttl = 1h; if (beresp.status == 404) { set beresp.ttl = 1m; }",
+            &["ttl = \"1h\", status_ttl = { 404 = \"1m\", 200-599 = \"1h\" }"],
+        ),
+        // Responses without a lifetime, and those with Set-Cookie, are not stored.
+        (
+            "if (beresp.ttl <= 0s) { set beresp.ttl = 2m; set beresp.uncacheable = true; }",
+            &["default_ttl = \"2m\""],
+        ),
+        (
+            "if (beresp.http.Set-Cookie ~ \"a=\") { set beresp.uncacheable = true; return (deliver); }",
+            &["default_ttl"],
+        ),
+        (
+            "if (beresp.http.X-A) { set beresp.uncacheable = true; }",
+            &["rules = [{ when = '\"x-a\" in response.headers', ttl = \"0s\" }]"],
+        ),
+        (
+            "if (beresp.http.X-A ~ \"b\") { set beresp.ttl = 1m; }",
+            &["rules = [{ when = '(response.headers[\"x-a\"] ?? \"\").matches(\"b\")', ttl = \"1m\" }]"],
+        ),
+        (
+            "if (beresp.http.Content-Type ~ \"text\") { set beresp.do_gzip = true; }",
+            &[
+                "compress = { codings = [\"gzip\"], min_size = 1, types = [\"*/*\"], when = '(response.headers[\"content-type\"] ?? \"\").matches(\"text\")' }",
+            ],
+        ),
+    ];
+    for (statements, expected) in cases {
+        let text = with("return (hash);") + &format!("sub vcl_backend_response {{ {statements} }}\n");
+        let adapted = checked(&text);
+        assert_eq!(adapted.refused(), 0, "{statements}: {:?}", adapted.remarks);
+        let found = routes(&adapted).join("\n");
+        assert!(expected.iter().all(|part| found.contains(part)), "{statements}: {found}");
+    }
 }
 
 #[test]

@@ -28,11 +28,14 @@ pub struct CookieAttributes {
     /// Sent over TLS only. `None` sets it for clients that use https.
     pub secure: Option<bool>,
     pub same_site: SameSite,
+    /// Whether responses with the cookie are for its client alone: `Cache-Control: private`.
+    pub is_private: bool,
 }
 
 impl Default for CookieAttributes {
     fn default() -> Self {
-        Self { path: "/".to_owned(), domain: None, secure: None, same_site: SameSite::Lax }
+        let same_site = SameSite::Lax;
+        Self { path: "/".to_owned(), domain: None, secure: None, same_site, is_private: false }
     }
 }
 
@@ -62,6 +65,7 @@ pub struct InsertedCookie {
     attributes: String,
     /// Whether `Secure` is set only for clients that use https.
     follows_scheme: bool,
+    is_private: bool,
     /// How long a session lasts without a request. `None` means until the browser is closed.
     ttl_seconds: Option<u64>,
     /// Distinguishes this upstream's cookies from others with the same keys.
@@ -93,10 +97,16 @@ impl InsertedCookie {
             name: name.to_owned(),
             attributes: attributes.text(ttl_seconds),
             follows_scheme: attributes.secure.is_none(),
+            is_private: attributes.is_private,
             ttl_seconds,
             context: context.to_owned(),
             keys: secrets.iter().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect(),
         }
+    }
+
+    /// Whether responses with the cookie are for its client alone.
+    pub fn is_private(&self) -> bool {
+        self.is_private
     }
 
     /// Reads the session cookie of a request, if it has a valid one that has not expired.
@@ -286,6 +296,7 @@ mod tests {
             domain: Some("example.com".to_owned()),
             secure: Some(true),
             same_site: SameSite::None,
+            is_private: true,
         };
         let expected = " Path=/app; Domain=example.com; Max-Age=60; HttpOnly; Secure; SameSite=None";
         assert_eq!(written(all.clone(), Some(60), false), expected);

@@ -212,7 +212,7 @@ impl CaddyWriter<'_> {
 
     fn word(&mut self, statement: &Statement, word: &str) -> String {
         let new = match statement.name.as_str() {
-            "reverse_proxy" | "forward_auth" | "to" => upstream(word)
+            "reverse_proxy" | "forward_auth" | "php_fastcgi" | "to" => upstream(word)
                 .and_then(|(_, address)| self.stand_ins.server(self.old, address))
                 .map(|address| address.to_string()),
             "root" if word != "*" && !word.starts_with('@') => Some(self.stand_ins.file(word)),

@@ -94,3 +94,26 @@ fn addresses_and_servers_are_replaced_and_each_matcher_has_a_mark() {
     assert_eq!(made.text.lines().count(), made.lines.len());
     assert_eq!(made.marks.len(), 5, "{:?}", made.marks);
 }
+
+#[test]
+fn matchers_are_met_and_missed() {
+    let text = ":80 {\n\tmap {path} {to} {\n\t\t/old /new\n\t\tdefault \"\"\n\t}\n\t@moved expression `{to} != \"\"`\n\t\
+                redir @moved {to}\n\t@out {\n\t\tpath /in\n\t\tnot remote_ip 10.0.0.0/8\n\t}\n\trespond @out 403\n\t\
+                @next expression `{query.a} == \"b\"`\n\trespond @next 201\n}\n";
+    let nothing = &mut |_: &str| Err("there is none".to_owned());
+    let old = examine(adapt::statements::caddy(text, "C", nothing).expect("it is right"));
+    assert_eq!(old.networks, ["10.0.0.0/8"]);
+    let inside = OldCondition::Path(TextPattern::ExactAnyCase("/in".to_owned()));
+    let network = OldCondition::Clients(vec!["10.0.0.0/8".to_owned()]);
+    let argument = OldCondition::Argument("a".to_owned(), TextPattern::Exact("b".to_owned()));
+    let found: Vec<_> = old.sites[0].rules.iter().skip(1).map(|rule| rule.conditions.clone()).collect();
+    assert_eq!(
+        found,
+        [
+            vec![OldCondition::Path(TextPattern::Exact("/old".to_owned()))],
+            vec![inside.clone()],
+            vec![inside, network],
+            vec![argument],
+        ]
+    );
+}

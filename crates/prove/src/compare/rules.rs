@@ -6,7 +6,7 @@ use super::OutcomeSide;
 use adapt::statements::Statement;
 
 use crate::OldProxy;
-use crate::old::OldConfiguration;
+use crate::old::{OldConfiguration, Site};
 use crate::request::ProofRequest;
 
 pub(super) const OWN: &str = "the proxies' own responses";
@@ -62,12 +62,13 @@ pub const MISSING_SCRIPT: &str = "File not found";
 
 /// The rule by which a request may get another status, or reach another server.
 pub(super) fn of_place(
-    peer: OldProxy,
+    old: &OldConfiguration,
     request: &ProofRequest,
     theirs: &OutcomeSide,
     ours: &OutcomeSide,
     is_open: bool,
 ) -> Option<&'static str> {
+    let peer = old.peer;
     let path = request.path().to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| path.contains(part));
     let (their, our) = (theirs.answer.status, ours.answer.status);
@@ -104,13 +105,20 @@ pub(super) fn of_place(
         () if peer == OldProxy::Haproxy && request.host.ends_with('.') => {
             "hosts are compared without a dot at their end"
         }
-        () if peer != OldProxy::Nginx && has(&["//", "%"]) => {
+        // Caddy compares paths in the same way.
+        () if matches!(peer, OldProxy::Haproxy | OldProxy::Varnish) && has(&["//", "%"]) => {
             "paths are compared with escapes decoded and repeated slashes merged"
         }
-        () if peer == OldProxy::Caddy && path != request.path() => "the case of paths counts",
+        // Its own files and maps have one spelling.
+        () if peer == OldProxy::Caddy
+            && theirs.seen.is_empty()
+            && ours.seen.is_empty()
+            && has(&["//", "%"]) =>
+        {
+            "paths are compared with escapes decoded and repeated slashes merged"
+        }
         () if theirs.seen.is_empty() && ours.seen.is_empty() => {
-            return of_own(peer, request, theirs, ours)
-                .or_else(|| of_conditions(peer, request, theirs, ours));
+            return of_own(old, request, theirs, ours).or_else(|| of_conditions(peer, request, theirs, ours));
         }
         () => return of_conditions(peer, request, theirs, ours),
     })
@@ -127,11 +135,12 @@ fn is_above_root(path: &str) -> bool {
 
 /// The rule for requests that reach no server.
 fn of_own(
-    peer: OldProxy,
+    old: &OldConfiguration,
     request: &ProofRequest,
     theirs: &OutcomeSide,
     ours: &OutcomeSide,
 ) -> Option<&'static str> {
+    let peer = old.peer;
     let (their, our) = (theirs.answer.status, ours.answer.status);
     let path = request.path().to_ascii_lowercase();
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
@@ -167,7 +176,8 @@ fn of_own(
         }
         () if peer == OldProxy::Caddy
             && matches!((their, our), (0 | 200, 404))
-            && theirs.answer.body.is_empty() =>
+            && theirs.answer.body.is_empty()
+            && !old.sites.iter().any(|site| is_for_host(site, &request.host)) =>
         {
             "unknown hosts get 404"
         }
@@ -181,6 +191,12 @@ fn adds_slash(request: &ProofRequest, side: &OutcomeSide) -> bool {
     let location = side.answer.field("location").unwrap_or_default();
     let location = location.split('?').next().unwrap_or_default();
     decoded(location).ends_with(&format!("{}/", path.trim_start_matches('/')))
+}
+
+/// Whether a site is for a host. Those without hosts are for all.
+fn is_for_host(site: &Site, host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    site.hosts.is_empty() || site.hosts.iter().any(|known| known.holds(&host) != Some(false))
 }
 
 /// The rule for requests of ranges, and with conditions.
@@ -218,16 +234,6 @@ fn of_conditions(
     })
 }
 
-/// A comparison of `req.url` with a whole path: in Varnish it holds only without a query.
-pub(super) fn of_queries(old: &OldConfiguration, request: &ProofRequest) -> Option<&'static str> {
-    let is_whole = |statement: &Statement| {
-        let text = statement.text();
-        text.contains("req.url == ") || text.contains("req.url ~ ") && text.contains("$\"")
-    };
-    let is_it = old.peer == OldProxy::Varnish && request.target.contains('?') && old.any(&is_whole);
-    is_it.then_some("comparisons of `req.url` with a whole path ignore the query")
-}
-
 /// A path that a statement of nginx reads as it was sent, in `$request_uri`.
 pub(super) fn of_raw_paths(old: &OldConfiguration, request: &ProofRequest) -> Option<&'static str> {
     let reads = |statement: &Statement| statement.name == "rewrite" && statement.word(1) == "$request_uri";
@@ -253,6 +259,8 @@ pub(super) fn of_other_methods(
     is_it.then_some("other methods than GET and HEAD go to the server for missing files")
 }
 
+/// Statuses of responses that caches store without a lifetime (RFC 9110 §15.1).
+const BY_DEFAULT: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 /// Statuses for which nginx adds fields without `always`.
 const WITH_FIELDS: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 /// Values of `$upstream_cache_status`.
@@ -276,17 +284,25 @@ pub(super) fn of_old_field(
         "set-cookie" if old.any(&sticks) && names_of(values.theirs) == names_of(values.ours) => {
             "cookies of sessions are signed"
         }
+        "cache-control"
+            if is_made_private(values)
+                && old.any(&|statement: &Statement| {
+                    statement.name == "cookie" && statement.words.iter().any(|word| word == "nocache")
+                })
+                && (!matches!(request.method.as_str(), "GET" | "HEAD")
+                    || !BY_DEFAULT.contains(&status)
+                    || values.theirs.iter().any(|value| value.contains("private"))) =>
+        {
+            "responses that begin a session are private, also those that caches do not store"
+        }
         "content-type" | "retry-after" | "etag" | "cache-control" if is_own && request.method == "PURGE" => {
             "the answer to a purge"
-        }
-        _ if old.peer == OldProxy::Caddy && request.path() != request.path().to_ascii_lowercase() => {
-            "the case of paths counts"
         }
         _ if old.peer == OldProxy::Caddy && values.theirs.is_empty() && is_own && status >= 400 => {
             "header applies to every response"
         }
         "etag" if of_gzip(values.theirs) == values.ours => "ETag of compressed responses",
-        "location" if is_of_host(values.theirs, ours) => {
+        "location" if old.peer == OldProxy::Nginx && is_of_host(values.theirs, ours) => {
             "Location is mapped back where the host is rewritten"
         }
         _ if old.peer == OldProxy::Varnish
@@ -296,6 +312,16 @@ pub(super) fn of_old_field(
             "Cache-Status in place of fields about hits"
         }
         "retry-after" if old.peer == OldProxy::Varnish && is_own && values.theirs == ["5"] => OWN,
+        // The head of the page that a GET gets.
+        "content-type"
+            if old.peer == OldProxy::Varnish
+                && is_own
+                && request.method == "HEAD"
+                && values.theirs == ["text/html; charset=utf-8"]
+                && values.ours.is_empty() =>
+        {
+            OWN
+        }
         _ if old.peer == OldProxy::Nginx => return of_nginx_field(old, request, values, theirs, ours),
         _ => return None,
     })
@@ -355,6 +381,15 @@ fn of_nginx_field(
         }
         _ => return None,
     })
+}
+
+/// Whether Vanward's Cache-Control has one more `private`.
+fn is_made_private(values: &FieldValues<'_>) -> bool {
+    match (values.theirs, values.ours) {
+        ([], [ours]) => ours == "private",
+        ([theirs], [ours]) => ours.strip_suffix(", private") == Some(theirs),
+        _ => false,
+    }
 }
 
 /// A text with its escapes decoded.
@@ -490,6 +525,8 @@ pub(super) fn of_server_field(
         "path_info" | "query_string" if merged(theirs) == merged(ours) => {
             "paths are read with escapes decoded and repeated slashes merged"
         }
+        // RFC 3875 §4.1.2: without a body, it may be absent.
+        "content_length" if theirs == ["0"] && ours.is_empty() => "the length of no body is absent or 0",
         name if OF_CGI.contains(&name) || name == "https" => match (theirs, ours) {
             ([their], [our]) if their.split(", ").all(|part| part == our) => "parameters that are repeated",
             _ => return None,
@@ -553,6 +590,11 @@ pub(super) fn of_field(
         "www-authenticate" if is_same_type => "the challenge says that names and passwords are UTF-8",
         // RFC 9110 §15.4.5: it describes a response that the client has.
         "content-type" if theirs.answer.status == 304 && values.ours.is_empty() => "Content-Type in 304",
+        "vary"
+            if theirs.answer.status == 304 && values.ours.is_empty() && is_accept_encoding(values.theirs) =>
+        {
+            "Vary in 304"
+        }
         "content-type" if is_file && is_same_type => "charset of files",
         // Only files have both in nginx.
         "content-type"

@@ -304,3 +304,31 @@ fn a_rule_about_a_statement_needs_the_statement() {
         }
     }
 }
+
+/// What one proxy does not do is no excuse for another.
+#[test]
+fn rules_about_paths_and_hosts_are_for_the_programs_that_need_them() {
+    let asked = |status, target| outcome(status, "", "", &[(0, target, "")]);
+    let own = |status| outcome(status, "", "", &[]);
+    let rows = [
+        // Capitals reach what is in small letters.
+        (OldProxy::Caddy, "example.com", "/METRICS", own(404), asked(200, "/METRICS"), false),
+        (OldProxy::Caddy, "example.com", "//x", own(404), asked(200, "//x"), false),
+        (OldProxy::Caddy, "example.com", "//x", own(404), own(301), true),
+        (OldProxy::Haproxy, "example.com", "//x", own(404), asked(200, "//x"), true),
+        (OldProxy::Varnish, "example.com", "/x?a", asked(200, "/x?a"), own(404), false),
+        (OldProxy::Caddy, "unknown.example", "/", own(200), own(404), true),
+        (OldProxy::Caddy, "example.com", "/", own(200), own(404), false),
+    ];
+    for (peer, host, target, theirs, ours, is_excused) in rows {
+        let mut old = old();
+        old.peer = peer;
+        let hosts = vec![crate::pattern::TextPattern::Exact("example.com".to_owned())];
+        old.sites = vec![crate::old::Site { doors: vec![0], hosts, rules: Vec::new() }];
+        let (their_places, our_places) = (stand_ins(3), stand_ins(4));
+        let mut comparer =
+            Comparer { old: &old, theirs: &their_places, ours: &our_places, tolerated: BTreeMap::new() };
+        let found = comparer.compare(&get(host, target), &theirs, &ours);
+        assert_eq!(found.is_empty(), is_excused, "{peer:?} {host}{target}: {found:?}");
+    }
+}

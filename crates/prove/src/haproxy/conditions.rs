@@ -10,30 +10,55 @@ use crate::pattern::TextPattern;
 /// Requests beyond what a limit admits, and the most for one limit.
 const BURST_MORE: usize = 5;
 const BURST_MAX: usize = 60;
+/// Requests beyond what a limit of concurrent ones admits, and the highest limit that gets them.
+const AT_ONCE_MORE: usize = 3;
+const AT_ONCE_MAX: usize = 100;
 /// Values of one condition that get requests.
 const VALUES_MAX: usize = 4;
 
 /// Ways to meet the conditions of one rule that get requests.
 const WAYS_MAX: usize = 16;
 
+/// Texts that conditions name.
+#[derive(Default)]
+pub(super) struct HaproxyTexts {
+    /// Credentials as in `Authorization`, by the name of their list.
+    pub(super) users: BTreeMap<String, String>,
+    /// Keys and values of maps, by file.
+    pub(super) maps: BTreeMap<String, Vec<(String, String)>>,
+}
+
+impl HaproxyTexts {
+    /// The keys of the map that a sample looks its value up in, as conditions, each with its value.
+    pub(super) fn mapped(&self, sample: &str) -> Vec<(OldCondition, String)> {
+        let Some(file) = map_files(sample).into_iter().next() else { return Vec::new() };
+        let (fetch, converters) = sample.split_once(',').unwrap_or((sample, ""));
+        let (name, argument) = fetch.split_once('(').unwrap_or((fetch, ""));
+        let argument = argument.trim_end_matches(')');
+        let name = name.strip_prefix("req.").unwrap_or(name);
+        let way = if converters.contains("map_beg") { "beg" } else { "str" };
+        let rows = self.maps.get(file).map(Vec::as_slice).unwrap_or_default();
+        let of_row = |(key, value): &(String, String)| {
+            Some((of_text(name, argument, pattern(way, key.clone(), false))?, value.clone()))
+        };
+        rows.iter().filter_map(of_row).collect()
+    }
+}
+
 /// Conditions by name, each with the ways to meet it.
 pub(super) type Acls = BTreeMap<String, Vec<OldCondition>>;
 
-pub(super) fn acls(section: &Statement, users: &BTreeMap<String, String>) -> Acls {
+pub(super) fn acls(section: &Statement, texts: &HaproxyTexts) -> Acls {
     let mut all = Acls::new();
     for line in section.inner().iter().filter(|line| line.name == "acl") {
         let words = line.words.get(1..).unwrap_or_default();
-        all.entry(line.word(0).to_owned()).or_default().extend(criterion(words, users));
+        all.entry(line.word(0).to_owned()).or_default().extend(criterion(words, texts));
     }
     all
 }
 
 /// The conditions of a line behind `if` or `unless`: a list for each way to meet them.
-pub(super) fn ways(
-    line: &Statement,
-    known: &Acls,
-    users: &BTreeMap<String, String>,
-) -> Vec<Vec<OldCondition>> {
+pub(super) fn ways(line: &Statement, known: &Acls, texts: &HaproxyTexts) -> Vec<Vec<OldCondition>> {
     let Some(start) = line.words.iter().rposition(|word| word == "if" || word == "unless") else {
         return vec![Vec::new()];
     };
@@ -57,7 +82,7 @@ pub(super) fn ways(
             "" => continue,
             "{" => {
                 let inner: Vec<String> = words.by_ref().take_while(|word| *word != "}").cloned().collect();
-                criterion(&inner, users)
+                criterion(&inner, texts)
             }
             name => known.get(name).cloned().unwrap_or_default(),
         };
@@ -79,8 +104,12 @@ pub(super) fn ways(
 }
 
 /// The ways to meet a criterion with its values.
-fn criterion(words: &[String], users: &BTreeMap<String, String>) -> Vec<OldCondition> {
+fn criterion(words: &[String], texts: &HaproxyTexts) -> Vec<OldCondition> {
     let Some(first) = words.first() else { return Vec::new() };
+    let mapped = texts.mapped(first);
+    if !mapped.is_empty() && words.iter().any(|word| word == "found") {
+        return mapped.into_iter().map(|(condition, _)| condition).take(VALUES_MAX).collect();
+    }
     // Converters behind a comma.
     let (sample, converters) = first.split_once(',').unwrap_or((first, ""));
     let (name, argument) = match sample.split_once('(') {
@@ -120,7 +149,7 @@ fn criterion(words: &[String], users: &BTreeMap<String, String>) -> Vec<OldCondi
         }
         "method" => return vec![OldCondition::Methods(values)],
         "http_auth" | "http_auth_group" => {
-            let value = users.get(argument).map(|pair| format!("Basic {pair}"));
+            let value = texts.users.get(argument).map(|pair| format!("Basic {pair}"));
             return value
                 .map(|value| OldCondition::Field("Authorization".to_owned(), TextPattern::Exact(value)))
                 .into_iter()
@@ -131,6 +160,17 @@ fn criterion(words: &[String], users: &BTreeMap<String, String>) -> Vec<OldCondi
                 .map(|number| OldCondition::Burst((number + BURST_MORE).min(BURST_MAX)))
                 .into_iter()
                 .collect();
+        }
+        _ if name.starts_with("sc") && name.contains("conn_cur") => {
+            let count = number().filter(|number| *number <= AT_ONCE_MAX);
+            return count.map(|number| OldCondition::AtOnce(number + AT_ONCE_MORE)).into_iter().collect();
+        }
+        // A number that meets the comparison.
+        _ if way == "int" => {
+            let more = usize::from(values.iter().any(|word| word == "gt"));
+            let is_below = values.iter().any(|word| matches!(word.as_str(), "lt" | "le"));
+            let met = number().filter(|_| !is_below).map(|number| (number + more).to_string());
+            values = met.into_iter().collect();
         }
         _ => {}
     }

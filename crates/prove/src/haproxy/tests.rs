@@ -34,7 +34,7 @@ backend site
 
 fn old() -> OldConfiguration {
     let nothing = &mut |_: &str| Err("there is none".to_owned());
-    examine(adapt::statements::haproxy(SITE, "h.cfg", nothing).expect("it is right"))
+    examine(adapt::statements::haproxy(SITE, "h.cfg", &mut *nothing).expect("it is right"), nothing)
 }
 
 #[test]
@@ -108,4 +108,31 @@ fn credentials_are_as_in_authorization() {
     for (text, encoded) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("alice:secret", "YWxpY2U6c2VjcmV0")] {
         assert_eq!(base64(text), encoded);
     }
+}
+
+#[test]
+fn keys_of_maps_are_conditions() {
+    let text = "defaults\n  mode http\nfrontend f\n  bind :80\n  http-request deny unless { path,map_beg(m.map) -m found }\n  \
+                use_backend %[path,map_beg(m.map)]\nbackend a\n  server s 10.0.0.1:1\n";
+    let read = &mut |file: &str| Ok(vec![(file.to_owned(), "# keys\n/x a\n/y a\n".to_owned())]);
+    let old = examine(adapt::statements::haproxy(text, "h.cfg", &mut *read).expect("it is right"), read);
+    let at = |line: usize| {
+        let rules = old.sites[0].rules.iter().filter(|rule| rule.place.line == line);
+        rules.map(|rule| rule.conditions.clone()).collect::<Vec<_>>()
+    };
+    let path = |text: &str| vec![OldCondition::Path(TextPattern::Prefix(text.to_owned()))];
+    assert_eq!(at(5), [vec![], path("/x"), path("/y")]);
+    assert_eq!(at(7), [path("/x")]);
+}
+
+#[test]
+fn numbers_are_met() {
+    let text = "defaults\n  mode http\nfrontend f\n  bind :80\n  http-request deny if { sc_conn_cur(0) gt 30 }\n  \
+                http-request deny if { req.hdr(content-length) -m int gt 1000 }\n  default_backend a\nbackend a\n  server s 10.0.0.1:1\n";
+    let nothing = &mut |_: &str| Err("there is none".to_owned());
+    let old =
+        examine(adapt::statements::haproxy(text, "h.cfg", &mut *nothing).expect("it is right"), nothing);
+    let found: Vec<_> = old.sites[0].rules.iter().take(2).map(|rule| rule.conditions.clone()).collect();
+    let length = OldCondition::Field("content-length".to_owned(), TextPattern::Exact("1001".to_owned()));
+    assert_eq!(found, [vec![OldCondition::AtOnce(33)], vec![length]]);
 }

@@ -72,3 +72,14 @@ fn servers_are_replaced_and_each_branch_has_a_mark() {
     assert_eq!(made.text.lines().count(), made.lines.len());
     assert_eq!(made.marks.len(), 5, "{:?}", made.marks);
 }
+
+#[test]
+fn any_backend_of_a_director_may_answer() {
+    let text = "vcl 4.1;\nimport directors;\nbackend a { .host = \"10.0.0.1\"; }\nbackend b { .host = \"10.0.0.2\"; }\n\
+                backend c { .host = \"10.0.0.3\"; }\nsub vcl_init {\n  new web = directors.round_robin();\n  \
+                web.add_backend(a);\n  web.add_backend(b);\n  new spare = directors.fallback();\n  spare.add_backend(c);\n}\n";
+    let nothing = &mut |_: &str| Err("there is none".to_owned());
+    let old = examine(adapt::statements::varnish(text, "v.vcl", nothing).expect("it is right"));
+    let groups: Vec<&str> = old.servers.iter().map(|server| server.group.as_str()).collect();
+    assert_eq!(groups, ["web", "web", "c"]);
+}

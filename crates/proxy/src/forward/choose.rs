@@ -307,6 +307,9 @@ impl<'a> Choice<'a> {
                 added.extend_from_slice(b"Set-Cookie: ");
                 cookie.write(added, server, worker.unix_seconds(), session.is_https);
                 added.extend_from_slice(b"\r\n");
+                if cookie.is_private() {
+                    added.extend_from_slice(b"Cache-Control: private\r\n");
+                }
             }
             Stickiness::Cookie(..) => {}
             Stickiness::Table { sessions, learns, shared, .. } => {

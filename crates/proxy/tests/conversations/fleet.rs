@@ -315,6 +315,24 @@ fn a_cookie_keeps_a_client_on_its_server() {
 }
 
 #[test]
+fn a_response_that_begins_a_session_is_private_if_that_is_wanted() {
+    let attributes = CookieAttributes { is_private: true, ..CookieAttributes::default() };
+    let StickySessions::Cookie(cookie) = cookie() else { unreachable!("it is a cookie") };
+    let sticky = StickySessions::Cookie(StickyCookie { attributes, ..cookie });
+    let mut pair = Pair::new(|upstream| upstream.sticky = Some(sticky));
+    let mut client = pair.scene.client();
+    let first = pair.server_of(&mut client, GET, GET_SEEN);
+    pair.peer(first).sends(OK);
+    let got = client.head();
+    assert!(got.contains("\r\nCache-Control: private\r\n"), "{got}");
+    client.gets(b"ok");
+    let set = got.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).expect("a cookie is set");
+    let (request, seen) = request_with(&format!("Cookie: {}", set.split(';').next().unwrap_or_default()));
+    // Without a new cookie, the response is as the server sent it.
+    assert_eq!(pair.answered_by(&mut client, &request, &seen), first);
+}
+
+#[test]
 fn sessions_are_kept_by_whatever_names_them() {
     let table = |source| {
         StickySessions::Table(StickyTable {

@@ -28,6 +28,8 @@ pub(crate) struct StickyWritten {
     pub(crate) path: Option<Located<String>>,
     pub(crate) domain: Option<Located<String>>,
     pub(crate) secure: Option<Located<bool>>,
+    /// Whether responses with the cookie are for its client alone.
+    pub(crate) private: Option<Located<bool>>,
     pub(crate) same_site: Option<Located<SameSite>>,
     pub(crate) secret_file: Option<Located<CookieSecrets>>,
 }
@@ -98,6 +100,13 @@ const REMEMBERED: Entries = &[
         "Instances share their sessions, through `[redis]` with its `secret_file`: see [several \
          instances](fleet.md#sessions). `\"cookie\"` does not need this: give all instances the same \
          `secret_file`. Default: false.",
+    ),
+    key!(
+        "private",
+        Maybe(At(Switch)),
+        StickyWritten.private,
+        "With `\"cookie\"`: adds `Cache-Control: private` to responses that set it, so that no cache between \
+         hands the session to other clients. Default: false.",
     ),
 ];
 
@@ -190,6 +199,7 @@ pub(crate) fn attributes(written: &StickyWritten) -> CookieAttributes {
         domain: written.domain.as_ref().map(|domain| domain.value.clone()),
         secure: written.secure.as_ref().map(|secure| secure.value),
         same_site: written.same_site.as_ref().map_or(default.same_site, |same_site| same_site.value),
+        is_private: written.private.as_ref().is_some_and(|private| private.value),
     }
 }
 
@@ -200,6 +210,7 @@ pub(crate) fn check(sticky: &StickyWritten, reader: &mut Reader<'_>) {
         ("path", sticky.path.as_ref().map(|it| &it.at)),
         ("domain", sticky.domain.as_ref().map(|it| &it.at)),
         ("secure", sticky.secure.as_ref().map(|it| &it.at)),
+        ("private", sticky.private.as_ref().map(|it| &it.at)),
         ("same_site", sticky.same_site.as_ref().map(|it| &it.at)),
         ("secret_file", sticky.secret_file.as_ref().map(|it| &it.at)),
     ];
