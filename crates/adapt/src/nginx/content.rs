@@ -406,6 +406,26 @@ impl<'s> NginxAdapter<'s> {
         }
     }
 
+    /// Notes fields of a page that other paths get, too, as an index or by `try_files`: nginx looks for its location then.
+    pub(super) fn pages_with_fields(&mut self, locations: &[Location<'s>], server: &BlockScope<'s>) {
+        let tried = locations.iter().filter_map(|location| location.scope.here("try_files")?.words.last());
+        let mut pages: Vec<String> = tried.filter(|page| is_page(page)).cloned().collect();
+        let index = server.one("index").map(|index| index.words.as_slice()).unwrap_or_default();
+        pages.extend(index.iter().map(|name| format!("/{name}")));
+        for location in locations {
+            let own = location.scope.own();
+            let is_page = matches!(&location.matching, LocationMatch::Exact(path) if pages.contains(path));
+            if !is_page || own.iter().any(|own| answers_without_files(&own.name)) {
+                continue;
+            }
+            for field in own.iter().filter(|own| matches!(own.name.as_str(), "add_header" | "expires")) {
+                let why = "directories and paths without a file get this page without it";
+                let instead = "write it into the [[route]] with `index` or `fallback`, too";
+                self.note(field, RemarkKind::Differs, why, instead);
+            }
+        }
+    }
+
     /// Translates `types { }` with `default_type`: all files have this type. Other tables are refused.
     fn media_types(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let (Some(types), default) = (scope.one("types"), scope.one("default_type")) else { return };

@@ -247,6 +247,7 @@ impl<'s> NginxAdapter<'s> {
                 _ => others.extend(routes),
             }
         }
+        self.pages_with_fields(locations, scope);
         first.sort_by_key(|entry: &RouteEntry| std::cmp::Reverse(entry.path.len()));
         [inner, first, others, predicates].concat()
     }

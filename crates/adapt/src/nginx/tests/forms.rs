@@ -310,6 +310,19 @@ fn requests_that_move_on_get_what_their_new_path_leads_to() {
 }
 
 #[test]
+fn fields_of_a_page_that_other_paths_get_are_named() {
+    for (locations, is_named) in [
+        ("location / { try_files $uri /a.html; } location = /a.html { add_header X-A 1 always; }", true),
+        ("index a.html; location = /a.html { add_header X-A 1 always; }", true),
+        ("location / { } location = /a.html { add_header X-A 1 always; }", false),
+    ] {
+        let adapted = checked(&server(&format!("root /srv; {locations}")));
+        let said = |remark: &crate::Remark| remark.why.starts_with("directories and paths without a file");
+        assert_eq!(adapted.remarks.iter().any(said), is_named, "{locations}: {:?}", adapted.remarks);
+    }
+}
+
+#[test]
 fn small_forms() {
     for (text, expected) in [
         // nginx adds the slash for exact paths, too.
