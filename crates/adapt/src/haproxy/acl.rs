@@ -60,9 +60,9 @@ pub(super) struct Literal {
 pub(super) enum Exempted {
     #[default]
     None,
-    /// Those that meet the condition.
+    /// Requests that meet the condition.
     Meeting,
-    /// Those that do not.
+    /// Requests that do not.
     Missing,
 }
 

@@ -20,9 +20,9 @@ const NO_QUERY: &str = "!has(request.query)";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpelledPaths {
     None,
-    /// Those that meet the condition, because other statements refuse requests.
+    /// Requests that meet the condition, because other statements refuse requests.
     Meeting,
-    /// Those that do not, because the statements behind the condition refuse requests.
+    /// Requests that do not, because the statements behind the condition refuse requests.
     Missing,
 }
 

@@ -133,6 +133,19 @@ impl<'s> VarnishAdapter<'s> {
             return needless(self, "responses with Set-Cookie are not stored");
         }
         let Some(when) = field_condition(&words) else { return false };
+        let lines = (number, numbers.as_slice());
+        self.under_condition(lines, when, plain, keeps_out, made)
+    }
+
+    /// Translates statements under a condition on the response: a lifetime, or compression.
+    fn under_condition(
+        &mut self,
+        (number, numbers): (usize, &[usize]),
+        when: String,
+        plain: &[(&'s str, Vec<&'s str>)],
+        keeps_out: bool,
+        made: &mut VarnishDraft,
+    ) -> bool {
         let origins: Vec<StatementOrigin> =
             std::iter::once(number).chain(numbers.iter().copied()).map(StatementOrigin::Directive).collect();
         let options = &mut made.outcome.options;

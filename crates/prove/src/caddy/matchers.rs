@@ -7,11 +7,10 @@ use adapt::statements::Statement;
 use crate::old::OldCondition;
 use crate::pattern::TextPattern;
 
-/// A named matcher.
 #[derive(Default, Clone)]
 struct NamedMatcher {
     conditions: Vec<OldCondition>,
-    /// Those behind `not`: a request that meets one misses the matcher.
+    /// Conditions behind `not`: a request that meets one misses the matcher.
     excluded: Vec<OldCondition>,
 }
 

@@ -305,7 +305,7 @@ fn a_rule_about_a_statement_needs_the_statement() {
     }
 }
 
-/// What one proxy does not do is no excuse for another.
+/// An excuse for one proxy is none for another.
 #[test]
 fn rules_about_paths_and_hosts_are_for_the_programs_that_need_them() {
     let asked = |status, target| outcome(status, "", "", &[(0, target, "")]);

@@ -149,11 +149,7 @@ fn criterion(words: &[String], texts: &HaproxyTexts) -> Vec<OldCondition> {
         }
         "method" => return vec![OldCondition::Methods(values)],
         "http_auth" | "http_auth_group" => {
-            let value = texts.users.get(argument).map(|pair| format!("Basic {pair}"));
-            return value
-                .map(|value| OldCondition::Field("Authorization".to_owned(), TextPattern::Exact(value)))
-                .into_iter()
-                .collect();
+            return texts.users.get(argument).map(of_login).into_iter().collect();
         }
         _ if name.starts_with("sc") && name.contains("http_req") => {
             return number()
@@ -162,16 +158,10 @@ fn criterion(words: &[String], texts: &HaproxyTexts) -> Vec<OldCondition> {
                 .collect();
         }
         _ if name.starts_with("sc") && name.contains("conn_cur") => {
-            let count = number().filter(|number| *number <= AT_ONCE_MAX);
-            return count.map(|number| OldCondition::AtOnce(number + AT_ONCE_MORE)).into_iter().collect();
+            return number().filter(|most| *most <= AT_ONCE_MAX).map(at_once).into_iter().collect();
         }
         // A number that meets the comparison.
-        _ if way == "int" => {
-            let more = usize::from(values.iter().any(|word| word == "gt"));
-            let is_below = values.iter().any(|word| matches!(word.as_str(), "lt" | "le"));
-            let met = number().filter(|_| !is_below).map(|number| (number + more).to_string());
-            values = met.into_iter().collect();
-        }
+        _ if way == "int" => values = met_number(&values).into_iter().collect(),
         _ => {}
     }
     if way == "found" {
@@ -182,6 +172,21 @@ fn criterion(words: &[String], texts: &HaproxyTexts) -> Vec<OldCondition> {
         .take(VALUES_MAX)
         .filter_map(|value| of_text(name, argument, pattern(way, value, any_case)))
         .collect()
+}
+
+fn of_login(pair: &String) -> OldCondition {
+    OldCondition::Field("Authorization".to_owned(), TextPattern::Exact(format!("Basic {pair}")))
+}
+
+fn at_once(most: usize) -> OldCondition {
+    OldCondition::AtOnce(most + AT_ONCE_MORE)
+}
+
+/// A number that meets a comparison such as `gt 10`.
+fn met_number(words: &[String]) -> Option<String> {
+    let has = |signs: &[&str]| words.iter().any(|word| signs.contains(&word.as_str()));
+    let number = words.iter().find_map(|word| word.parse::<usize>().ok()).filter(|_| !has(&["lt", "le"]))?;
+    Some((number + usize::from(has(&["gt"]))).to_string())
 }
 
 fn pattern(way: &str, value: String, any_case: bool) -> TextPattern {

@@ -110,6 +110,11 @@ const HAPROXY: &[Reason] = &[
             && pair.theirs.field("cache-control") == Some("no-cache")
             && plain(&pair.theirs) == plain(&pair.mine)
     }),
+    ("each response that begins a session is private, also where HAProxy leaves that out", |pair| {
+        pair.mine.field("cache-control") == Some("private")
+            && pair.theirs.field("cache-control").is_none()
+            && pair.is_alike_without("cache-control", true)
+    }),
     ("a host with a dot at its end is the one without", |pair| pair.ask.host.ends_with('.')),
 ];
 
