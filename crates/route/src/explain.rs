@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::host::{HOST_BYTES_MAX, without_dot};
-use crate::path::{canonical_text, end_of_prefix, end_of_text, with_reading};
+use crate::path::{canonical_text, end_of_prefix, with_reading};
 use crate::prefixes::canonical_prefix;
 use crate::request::{FieldLookup, RequestParts, cookie, parameters};
 use crate::rule::{Condition, Conditions, HostRule, PathRule, RouteRule, ValueRule};
@@ -215,7 +215,7 @@ fn path_holds(rule: &PathRule, path: &[u8]) -> bool {
             let prefix = canonical_prefix(prefix);
             prefix.is_empty() || (prefix[0] == b'/' && end_of_prefix(path, &prefix).is_some())
         }
-        PathRule::TextPrefix(text) => end_of_text(path, &canonical_text(text)).is_some(),
+        PathRule::TextPrefix(text) => with_reading(path, |path| path.starts_with(&canonical_text(text))),
         PathRule::Exact(exact) => {
             with_reading(exact.as_bytes(), |exact| with_reading(path, |path| exact == path))
         }

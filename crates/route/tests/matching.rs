@@ -175,6 +175,17 @@ fn one_route_for_every_request_and_others_that_ask_for_more() {
     }
 }
 
+/// An empty path is the root (RFC 9110 §4.2.3), for the table and for its explanation.
+#[test]
+fn an_empty_path_starts_with_the_text_of_the_root() {
+    let path = PathRule::TextPrefix("/".to_owned());
+    let table = RouteTable::compile(vec![RouteRule { path, ..RouteRule::default() }]);
+    for path in ["", "/", "/x"] {
+        let request = get("a.example", path);
+        assert_eq!((table.choose(&request), table.explain(&request).route), (Some(0), Some(0)), "{path}");
+    }
+}
+
 #[test]
 fn an_explanation_lists_the_tested_rules() {
     let table = RouteTable::compile(vec![

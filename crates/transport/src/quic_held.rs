@@ -7,6 +7,8 @@ const PIECE_BYTES: u64 = 160;
 const DATAGRAMS_BETWEEN: u32 = 16;
 /// Pieces per datagram up to which estimates are corrected. A normal peer does not send more.
 const PIECES_USUAL: u64 = 4;
+/// More held bytes are unusual: reads of a normal peer leave less.
+const HELD_USUAL: u64 = 64 * 1024;
 
 /// The estimate, from QUIC's public statistics.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ impl HeldByPeer {
         self.datagrams += 1;
         // The statistics of QUIC are a large struct, so they are not copied for each datagram of a normal peer. A datagram
         // can hold a piece for each of a hundred streams, and the lists of all of them grow at once.
-        self.is_unusual || self.datagrams >= DATAGRAMS_BETWEEN
+        self.is_unusual || self.held > HELD_USUAL || self.datagrams >= DATAGRAMS_BETWEEN
     }
 
     /// Counts a piece that was read.
@@ -105,7 +107,11 @@ mod tests {
         assert_eq!(due(&mut held), Some(1));
         held.look(17 * 82, 17 * 1200);
         assert_eq!(due(&mut held), Some(1));
+        // A datagram with an acknowledgment alone changes nothing while much is held.
         held.look(17 * 82 + 1, 18 * 1200);
+        assert_eq!(due(&mut held), Some(1));
+        held.clear();
+        held.look(17 * 82 + 2, 19 * 1200);
         assert_eq!(due(&mut held), Some(DATAGRAMS_BETWEEN));
     }
 }

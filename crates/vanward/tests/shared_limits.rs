@@ -309,7 +309,6 @@ fn streams_over_http3_count_with_the_other_instance() {
     let [reset, stays] = &mut streams;
     // H3_REQUEST_CANCELLED, RFC 9114 §8.1.
     reset.stops(0x10c);
-    reset.resets(0x10c);
     let third = until_admitted(&scene.server, two, "/", 3);
     assert!(client.asks("GET", "/", "").head().starts_with(":status: 429\n"));
     scene.server.release(usize::MAX);

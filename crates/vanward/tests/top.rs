@@ -147,7 +147,8 @@ fn a_server_shows_the_last_request_that_it_failed() {
     tmux.types("2");
     let screen = tmux.shows(&["127.0.0.1:1 ", " up "]);
     assert!(!screen.contains("last error"), "{screen}");
-    assert!(get(address, "/").starts_with("HTTP/1.1 502 "));
+    let response = get(address, "/");
+    assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
     // No check and no ejection: it is still up.
     tmux.shows(&["127.0.0.1:1 ", " up ", "last error ", " ago: connection refused"]);
     tmux.types("q");

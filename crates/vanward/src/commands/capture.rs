@@ -164,6 +164,7 @@ pub(crate) fn run(arguments: &CaptureArgs) -> ExitCode {
 enum Reader {
     Log(LogReader),
     Har,
+    #[cfg(feature = "packets")]
     Packets(Vec<u16>),
 }
 
@@ -178,10 +179,10 @@ impl Reader {
             return match source {
                 _ if format.is_some() => refused("--format", "access logs of nginx and Apache"),
                 _ if !fields.is_empty() => refused("--fields", "logs of HAProxy"),
-                CaptureSource::Pcap => match super::features::PACKETS.missing() {
-                    Some(missing) => Err(missing),
-                    None => Ok(Self::Packets(port.clone())),
-                },
+                #[cfg(feature = "packets")]
+                CaptureSource::Pcap => Ok(Self::Packets(port.clone())),
+                #[cfg(not(feature = "packets"))]
+                CaptureSource::Pcap => Err(super::features::PACKETS.missing().unwrap_or_default()),
                 _ => Ok(Self::Har),
             };
         };
@@ -199,9 +200,6 @@ impl Reader {
             Self::Har => ::capture::har(bytes),
             #[cfg(feature = "packets")]
             Self::Packets(ports) => ::capture::pcap(bytes, ports),
-            // `of` has refused them.
-            #[cfg(not(feature = "packets"))]
-            Self::Packets(_) => Ok(Capture::default()),
         }
     }
 }
