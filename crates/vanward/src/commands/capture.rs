@@ -175,14 +175,15 @@ impl Reader {
         if !port.is_empty() && *source != CaptureSource::Pcap {
             return refused("--port", "pcap");
         }
+        if let (CaptureSource::Pcap, Some(missing)) = (source, super::features::PACKETS.missing()) {
+            return Err(missing);
+        }
         let Some(log) = source.log() else {
             return match source {
                 _ if format.is_some() => refused("--format", "access logs of nginx and Apache"),
                 _ if !fields.is_empty() => refused("--fields", "logs of HAProxy"),
                 #[cfg(feature = "packets")]
                 CaptureSource::Pcap => Ok(Self::Packets(port.clone())),
-                #[cfg(not(feature = "packets"))]
-                CaptureSource::Pcap => Err(super::features::PACKETS.missing().unwrap_or_default()),
                 _ => Ok(Self::Har),
             };
         };
