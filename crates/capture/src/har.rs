@@ -10,38 +10,38 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-struct Archive {
-    log: ArchiveLog,
+struct BrowserArchive {
+    log: BrowserLog,
 }
 
 #[derive(Deserialize)]
-struct ArchiveLog {
+struct BrowserLog {
     entries: Vec<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct BrowserEntry {
     #[serde(default)]
     started_date_time: String,
-    request: EntryRequest,
-    response: Option<EntryResponse>,
+    request: BrowserRequest,
+    response: Option<BrowserResponse>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct EntryRequest {
+struct BrowserRequest {
     method: String,
     url: String,
     #[serde(default)]
     http_version: String,
     #[serde(default)]
-    headers: Vec<EntryField>,
-    post_data: Option<PostData>,
+    headers: Vec<BrowserField>,
+    post_data: Option<BrowserBody>,
 }
 
 #[derive(Deserialize)]
-struct PostData {
+struct BrowserBody {
     #[serde(default)]
     text: String,
     /// `base64` for binary bodies.
@@ -51,18 +51,18 @@ struct PostData {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct EntryResponse {
+struct BrowserResponse {
     #[serde(default)]
     status: i64,
     #[serde(default)]
-    headers: Vec<EntryField>,
+    headers: Vec<BrowserField>,
     /// -1 if it is unknown.
     #[serde(default)]
     body_size: i64,
 }
 
 #[derive(Deserialize)]
-struct EntryField {
+struct BrowserField {
     name: String,
     value: String,
 }
@@ -74,11 +74,11 @@ struct EntryField {
 pub fn har(text: &[u8]) -> Result<Capture, CaptureError> {
     // Some browsers begin files with a byte order mark.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let archive: Archive = serde_json::from_slice(text)
+    let archive: BrowserArchive = serde_json::from_slice(text)
         .map_err(|error| CaptureError::at(error.line(), format!("it is no HAR file: {error}")))?;
     let (mut requests, mut skipped) = (Vec::new(), SkippedEntries::default());
     for (index, value) in archive.log.entries.into_iter().enumerate() {
-        let read = match serde_json::from_value::<Entry>(value) {
+        let read = match serde_json::from_value::<BrowserEntry>(value) {
             Ok(_) if requests.len() >= REQUESTS_MAX => Err(format!("more than {REQUESTS_MAX} requests")),
             Ok(entry) => entry_of(entry),
             Err(error) => Err(error.to_string()),
@@ -96,8 +96,8 @@ pub fn har(text: &[u8]) -> Result<Capture, CaptureError> {
     Ok(Capture { source: "HAR file".to_owned(), lacks, requests, skipped, is_masked: false })
 }
 
-fn entry_of(entry: Entry) -> Result<CapturedRequest, String> {
-    let Entry { started_date_time, request: asked, response } = entry;
+fn entry_of(entry: BrowserEntry) -> Result<CapturedRequest, String> {
+    let BrowserEntry { started_date_time, request: asked, response } = entry;
     let mut request = CapturedRequest::default();
     if !is_method(&asked.method) {
         return Err(format!("`{}` is no method", asked.method));
@@ -135,7 +135,7 @@ fn entry_of(entry: Entry) -> Result<CapturedRequest, String> {
 }
 
 /// Fields without those of HTTP/2 (`:path`) and `Host`, which the URL has.
-fn fields_of(fields: Vec<EntryField>) -> Vec<(String, String)> {
+fn fields_of(fields: Vec<BrowserField>) -> Vec<(String, String)> {
     let is_kept = |name: &str| is_field_name(name) && !name.eq_ignore_ascii_case("host");
     fields.into_iter().filter(|field| is_kept(&field.name)).map(|field| (field.name, field.value)).collect()
 }

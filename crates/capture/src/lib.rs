@@ -41,7 +41,7 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 pub struct Capture {
     /// The kind of file that the requests are from, such as `nginx access log`.
     pub source: String,
-    /// What a faithful replay needs and the source does not have.
+    /// Facts that a faithful replay needs and the source does not have.
     pub lacks: Vec<String>,
     pub requests: Vec<CapturedRequest>,
     pub skipped: SkippedEntries,

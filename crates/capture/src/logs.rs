@@ -140,7 +140,7 @@ impl LogReader {
         Err(why)
     }
 
-    /// What a faithful replay needs and these requests do not have.
+    /// Lists facts that a faithful replay needs and these requests do not have.
     fn lacks(&self, requests: &[CapturedRequest]) -> Vec<String> {
         let mut lacks = Vec::new();
         let known: BTreeSet<String> = requests

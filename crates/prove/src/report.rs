@@ -28,7 +28,7 @@ pub struct ProofEvidence<'e> {
     pub replaced: Vec<Replaced>,
     /// Doors on which the candidate does not listen.
     pub closed: &'e [usize],
-    /// What captured requests lack.
+    /// Facts that captured requests lack.
     pub lacks: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub struct ProofReport {
     pub replaced: Vec<Replaced>,
     /// Doors on which Vanward does not listen, as addresses.
     pub closed: Vec<String>,
-    /// What captured requests lack for a faithful replay.
+    /// Facts that captured requests lack for a faithful replay.
     pub lacks: Vec<String>,
 }
 

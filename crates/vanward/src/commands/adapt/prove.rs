@@ -247,7 +247,7 @@ async fn prove_it(
     }))
 }
 
-/// What a capture lacks, and what of it is not sent.
+/// Lists facts that a capture lacks, and its requests that are not sent.
 fn lacks_of(capture: &capture::Capture) -> Vec<String> {
     let beyond = capture.requests.len().saturating_sub(CAPTURED_MAX);
     let more = (beyond > 0).then(|| format!("the last {beyond} requests, beyond {CAPTURED_MAX}"));
