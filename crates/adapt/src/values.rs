@@ -179,20 +179,42 @@ fn valid(made: String, text: &str) -> Result<String, String> {
 
 /// Whether a `|` is outside of groups and classes.
 pub(crate) fn has_bare_choice(text: &str) -> bool {
+    choice(text).is_some()
+}
+
+/// The place of the first `|` of an expression, outside of groups and classes.
+pub(crate) fn choice(text: &str) -> Option<usize> {
+    bare_letters(text).find(|(_, letter, depth)| (*letter, *depth) == ('|', 0)).map(|(at, ..)| at)
+}
+
+/// The place of the bracket that closes the group around a text.
+pub(crate) fn closing(text: &str) -> Option<usize> {
+    bare_letters(text).find(|(_, letter, depth)| (*letter, *depth) == (')', 0)).map(|(at, ..)| at)
+}
+
+/// The letters of an expression that are neither escaped nor in a class: place, letter, and the number of groups around it.
+/// A closing bracket is within its group.
+fn bare_letters(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
-    for character in text.chars() {
-        match character {
+    text.char_indices().filter_map(move |(at, letter)| {
+        let around = depth;
+        match letter {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             ']' => in_class = false,
             '[' => in_class = true,
-            '(' if !in_class => depth += 1,
-            ')' if !in_class => depth = depth.saturating_sub(1),
-            '|' if !in_class && depth == 0 => return true,
-            _ => {}
+            _ if in_class => {}
+            _ => {
+                match letter {
+                    '(' => depth += 1,
+                    ')' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                return Some((at, letter, around));
+            }
         }
-    }
-    false
+        None
+    })
 }
 
 pub(crate) fn ends_escaped(text: &str) -> bool {

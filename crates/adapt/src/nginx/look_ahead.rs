@@ -3,6 +3,8 @@
 //!
 //! This holds where the text before has one length only, so that there is one place to look ahead from.
 
+use crate::values::{choice, closing};
+
 /// An expression in parts, each without a look ahead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parts {
@@ -91,42 +93,6 @@ fn inside_length(path: &str, behind: &str, starts: &[(usize, usize, usize)]) -> 
         tail = &tail[end + 1..];
     }
     length.min(path.len() - 1)
-}
-
-/// The place of the bracket that closes the group around a text.
-fn closing(text: &str) -> Option<usize> {
-    let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ']' => in_class = false,
-            '[' => in_class = true,
-            '(' if !in_class => depth += 1,
-            ')' if !in_class && depth == 0 => return Some(at),
-            ')' if !in_class => depth -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The place of the first `|` of a text, outside of groups.
-fn choice(text: &str) -> Option<usize> {
-    let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ']' => in_class = false,
-            '[' => in_class = true,
-            '(' if !in_class => depth += 1,
-            ')' if !in_class => depth = depth.saturating_sub(1),
-            '|' if !in_class && depth == 0 => return Some(at),
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
