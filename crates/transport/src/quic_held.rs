@@ -20,7 +20,34 @@ pub(crate) struct HeldByPeer {
     /// Frames and bytes at the last estimate.
     frames: u64,
     bytes: u64,
+    lately: Lately,
     held: u64,
+}
+
+/// What came and was read lately. One datagram says little: it can be an acknowledgment while many pieces are read.
+#[derive(Debug, Default)]
+struct Lately {
+    datagrams: u32,
+    pieces: u64,
+    bytes: u64,
+    read: u64,
+}
+
+impl Lately {
+    /// Average bytes that a piece takes.
+    fn each(&self) -> u64 {
+        PIECE_BYTES + self.bytes / self.pieces.max(1)
+    }
+
+    /// Whether nearly all of the pieces were read, as those of a normal peer.
+    fn was_read(&self) -> bool {
+        self.read > 0 && self.read * 8 >= self.pieces * 7
+    }
+
+    /// Halves the weight of what was counted so far.
+    fn fade(&mut self) {
+        *self = Self { datagrams: 0, pieces: self.pieces / 2, bytes: self.bytes / 2, read: self.read / 2 };
+    }
 }
 
 impl HeldByPeer {
@@ -49,17 +76,24 @@ impl HeldByPeer {
 
     /// Updates the estimate. `frames` and `bytes` count everything received so far.
     pub(crate) fn look(&mut self, frames: u64, bytes: u64) {
-        let datagrams = u64::from(std::mem::take(&mut self.datagrams));
+        let datagrams = std::mem::take(&mut self.datagrams);
         let read = std::mem::take(&mut self.read);
         let came = frames - std::mem::replace(&mut self.frames, frames);
-        let each = PIECE_BYTES + (bytes - std::mem::replace(&mut self.bytes, bytes)) / came.max(1);
+        self.lately.datagrams += datagrams;
+        self.lately.pieces += came;
+        self.lately.bytes += bytes - std::mem::replace(&mut self.bytes, bytes);
+        self.lately.read += read;
         // An estimate, because QUIC does not show how much it holds.
+        let each = self.lately.each();
         self.held = (self.held + came * each).saturating_sub(read * each);
-        self.is_unusual = came > datagrams * PIECES_USUAL;
-        // Duplicates, and pieces that were merged before they were read, are no longer held, and were not read as
-        // separate pieces.
-        if !self.is_unusual && read * 10 >= came * 9 {
-            self.held -= self.held / 8;
+        self.is_unusual = came > u64::from(datagrams) * PIECES_USUAL;
+        if self.lately.datagrams >= DATAGRAMS_BETWEEN {
+            // Duplicates, and pieces that were merged before they were read, are no longer held, and were not read as
+            // separate pieces.
+            if !self.is_unusual && self.lately.was_read() {
+                self.held -= self.held / 8;
+            }
+            self.lately.fade();
         }
     }
 }
@@ -88,7 +122,7 @@ mod tests {
             (20, 1200, 18, None),
             (0, 0, 0, None),
             // An unread body: more than the windows allow.
-            (16, 1200, 0, Some(37)),
+            (16, 1200, 0, Some(36)),
             // Frames of one byte, in full datagrams and in padded ones.
             (3200, 6, 0, Some(2)),
             (16, 1252, 0, Some(35)),
@@ -108,10 +142,29 @@ mod tests {
         held.look(17 * 82, 17 * 1200);
         assert_eq!(due(&mut held), Some(1));
         // A datagram with an acknowledgment alone changes nothing while much is held.
-        held.look(17 * 82 + 1, 18 * 1200);
+        held.look(17 * 82, 18 * 1200);
         assert_eq!(due(&mut held), Some(1));
         held.clear();
-        held.look(17 * 82 + 2, 19 * 1200);
+        held.look(17 * 82, 19 * 1200);
         assert_eq!(due(&mut held), Some(DATAGRAMS_BETWEEN));
+    }
+
+    #[test]
+    fn a_burst_that_is_read_between_acknowledgments_is_not_held() {
+        let mut held = HeldByPeer::default();
+        let (mut frames, mut bytes) = (0, 0);
+        for _ in 0..1000 {
+            for _ in 0..100 {
+                (frames, bytes) = (frames + 1, bytes + 1200);
+                if held.received() {
+                    held.look(frames, bytes);
+                }
+            }
+            (0..100).for_each(|_| held.read());
+            bytes += 40;
+            held.received();
+            held.look(frames, bytes);
+            assert!(held.estimate() < 10_000, "{}", held.estimate());
+        }
     }
 }
