@@ -2,6 +2,8 @@
 
 /// Cache commands: purge orders, and explanations of cache decisions.
 pub mod cache;
+/// Captures of running traffic.
+pub mod capture;
 /// Certificates of listeners, and orders to renew.
 pub mod certificates;
 /// Current requests, and the last hour.

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::cache::{ExplainOrder, Explained, PurgeOrder, Purged};
+use crate::capture::{CaptureEnd, CaptureOrder};
 use crate::certificates::{CertificateStatus, RenewalOrder};
 use crate::live::{HourStatus, LiveStatus};
 use crate::maintenance::{MaintenanceOrder, MaintenanceStatus, MaintenanceSwitched};
@@ -142,6 +143,11 @@ fn read(document: &mut Document) {
     document.add("get", "/shaping", "Rates and delays of all places.", ApiContent::Nothing, answer);
     let (order, answer) = (document.content_of::<ExplainOrder>(), document.content_of::<Explained>());
     document.add("post", "/cache/explain", "How the cache would answer a GET.", order, answer);
+    let order = document.content_of::<CaptureOrder>();
+    let answer = document.content_of::<CaptureEnd>();
+    let told =
+        "The next requests, with their secrets: lines of JSON as in a capture file. The last one is the end.";
+    document.add("post", "/capture", told, order, answer);
     let (order, answer) = (document.content_of::<RouteOrder>(), document.content_of::<Map<String, Value>>());
     document.add("post", "/routes/explain", "Which route a request takes, and why.", order, answer);
 }

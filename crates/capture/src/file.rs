@@ -14,27 +14,53 @@ struct CaptureHead {
     source: String,
     masked: bool,
     lacks: Vec<String>,
-    requests: usize,
+    /// Missing if the file was written during the traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requests: Option<usize>,
+    #[serde(default)]
     skipped: SkippedEntries,
+}
+
+/// The last line of a file that was written during the traffic, if requests are missing.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LostRequests {
+    lost: u64,
 }
 
 /// Writes a capture.
 pub fn write(capture: &Capture) -> String {
-    let head = CaptureHead {
+    let mut text = head_line(capture, Some(capture.requests.len()));
+    capture.requests.iter().for_each(|request| text += &request_line(request));
+    text
+}
+
+/// Writes the first line of a capture. Without a number of requests, lines of requests may follow until the file ends.
+pub fn head_line(capture: &Capture, requests: Option<usize>) -> String {
+    line(&CaptureHead {
         vanward_capture: VERSION,
         source: capture.source.clone(),
         masked: capture.is_masked,
         lacks: capture.lacks.clone(),
-        requests: capture.requests.len(),
+        requests,
         skipped: capture.skipped.clone(),
-    };
+    })
+}
+
+/// Writes the line of a request.
+pub fn request_line(request: &CapturedRequest) -> String {
+    line(request)
+}
+
+/// Writes the last line of a capture in which so many requests are missing.
+pub fn lost_line(lost: u64) -> String {
+    line(&LostRequests { lost })
+}
+
+fn line(value: &impl Serialize) -> String {
     // Texts and numbers always have a form in JSON.
-    let mut text = serde_json::to_string(&head).unwrap_or_default();
+    let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');
-    for request in &capture.requests {
-        text += &serde_json::to_string(request).unwrap_or_default();
-        text.push('\n');
-    }
     text
 }
 
@@ -43,7 +69,7 @@ pub fn write(capture: &Capture) -> String {
 /// # Errors
 /// If the text is none, has another version, or is cut off.
 pub fn read(text: &str) -> Result<Capture, CaptureError> {
-    let mut lines = text.lines();
+    let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     let head: CaptureHead = serde_json::from_str(first).map_err(|error| {
         let why = format!("it is no capture; make one with `vanward capture` ({error})");
@@ -53,9 +79,21 @@ pub fn read(text: &str) -> Result<Capture, CaptureError> {
         let why = format!("its version is {}, and this program reads {VERSION}", head.vanward_capture);
         return Err(CaptureError::at(1, why));
     }
-    let mut requests = Vec::with_capacity(head.requests.min(REQUESTS_MAX));
+    let CaptureHead { source, masked, mut lacks, requests: expected, mut skipped, .. } = head;
+    let mut requests = Vec::with_capacity(expected.unwrap_or_default().min(REQUESTS_MAX));
     for (index, line) in lines.enumerate() {
         let line_number = index + 2;
+        if expected.is_none() {
+            if !line.ends_with('\n') {
+                // The proxy ended while it wrote, or still writes.
+                skipped.add(|| format!("line {line_number} is cut off"));
+                break;
+            }
+            if let Ok(LostRequests { lost }) = serde_json::from_str(line) {
+                lacks.push(lost_requests(lost));
+                continue;
+            }
+        }
         let request: CapturedRequest =
             serde_json::from_str(line).map_err(|error| CaptureError::at(line_number, error.to_string()))?;
         let request = checked(request).map_err(|why| CaptureError::at(line_number, why))?;
@@ -64,12 +102,18 @@ pub fn read(text: &str) -> Result<Capture, CaptureError> {
         }
         requests.push(request);
     }
-    if requests.len() != head.requests {
-        let why = format!("it has {} of {} requests: it is cut off", requests.len(), head.requests);
+    if expected.is_some_and(|expected| requests.len() != expected) {
+        let expected = expected.unwrap_or_default();
+        let why = format!("it has {} of {expected} requests: it is cut off", requests.len());
         return Err(CaptureError::new(why));
     }
-    let CaptureHead { source, masked, lacks, skipped, .. } = head;
     Ok(Capture { source, lacks, requests, skipped, is_masked: masked })
+}
+
+/// Says that requests are missing.
+pub fn lost_requests(lost: u64) -> String {
+    let requests = if lost == 1 { "request" } else { "requests" };
+    format!("{lost} {requests}, which came faster than they could be written")
 }
 
 #[cfg(test)]
@@ -128,5 +172,16 @@ mod tests {
             let error = read(&wrong).expect_err(&wrong).to_string();
             assert!(error.starts_with(why), "{wrong}: {error}");
         }
+    }
+    #[test]
+    fn a_capture_of_running_traffic_has_no_number_of_requests() {
+        let capture = Capture { skipped: SkippedEntries::default(), ..capture() };
+        let (head, lines) = (head_line(&capture, None), capture.requests.iter().map(request_line));
+        let text = head + &lines.collect::<String>();
+        assert_eq!(read(&text), Ok(capture.clone()));
+        let lost = read(&(text.clone() + &lost_line(3))).expect("it is one");
+        assert_eq!(lost.lacks, ["hosts", "3 requests, which came faster than they could be written"]);
+        let cut = read(&text[..text.len() - 5]).expect("it is one");
+        assert_eq!((cut.requests.len(), cut.skipped.first.as_deref()), (1, Some("line 3 is cut off")));
     }
 }

@@ -24,7 +24,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use file::{read, write};
+pub use file::{head_line, lost_line, lost_requests, read, request_line, write};
 pub use har::har;
 pub use logs::{LogReader, LogSource};
 pub use mask::Mask;
@@ -217,7 +217,7 @@ fn checked(request: CapturedRequest) -> Result<CapturedRequest, String> {
 }
 
 /// Reads `METHOD TARGET VERSION`. Absolute targets also give the host.
-fn request_line(line: &str, request: &mut CapturedRequest) -> Result<(), String> {
+fn read_request_line(line: &str, request: &mut CapturedRequest) -> Result<(), String> {
     let shown = || line.chars().take(60).collect::<String>();
     let (method, rest) = line.split_once(' ').ok_or_else(|| format!("`{}` is no request line", shown()))?;
     let (target, version) = match rest.rsplit_once(' ') {
@@ -275,7 +275,7 @@ mod tests {
     fn request_lines() {
         let read = |line: &str| {
             let mut request = CapturedRequest::default();
-            request_line(line, &mut request)
+            read_request_line(line, &mut request)
                 .map(|()| (request.method, request.host.unwrap_or_default(), request.target, request.version))
         };
         let text = str::to_owned;

@@ -63,23 +63,26 @@ impl Mask {
             capture.lacks.push("contents of bodies, which are masked".to_owned());
         }
         capture.lacks.push("passwords, tokens and values of cookies, which are masked".to_owned());
-        for request in &mut capture.requests {
-            request.target = self.target(&request.target);
-            for (name, value) in &mut request.fields {
-                *value = self.field(&name.to_ascii_lowercase(), value);
-            }
-            if let Some(body) = &mut request.body {
-                body.base64 = None;
-            }
-            for (name, value) in request.response.iter_mut().flat_map(|response| &mut response.fields) {
-                *value = match name.to_ascii_lowercase().as_str() {
-                    "location" | "content-location" | "refresh" => self.target(value),
-                    "www-authenticate" | "proxy-authenticate" => value.clone(),
-                    name => self.field(name, value),
-                };
-            }
-        }
+        capture.requests.iter_mut().for_each(|request| self.request(request));
         capture.is_masked = true;
+    }
+
+    /// Replaces the secrets of one request and its response.
+    pub fn request(&self, request: &mut CapturedRequest) {
+        request.target = self.target(&request.target);
+        for (name, value) in &mut request.fields {
+            *value = self.field(&name.to_ascii_lowercase(), value);
+        }
+        if let Some(body) = &mut request.body {
+            body.base64 = None;
+        }
+        for (name, value) in request.response.iter_mut().flat_map(|response| &mut response.fields) {
+            *value = match name.to_ascii_lowercase().as_str() {
+                "location" | "content-location" | "refresh" => self.target(value),
+                "www-authenticate" | "proxy-authenticate" => value.clone(),
+                name => self.field(name, value),
+            };
+        }
     }
 
     /// A replacement: `masked-` and 16 hexadecimal digits, the beginning of HMAC-SHA-256 (RFC 2104).

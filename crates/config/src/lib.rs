@@ -67,6 +67,7 @@ pub use crate::tables::request_buffering::{RequestBuffering, RequestBuffers};
 pub use crate::tables::request_id::{IdForm, RequestIds};
 pub use crate::tables::route::NamedUpstream;
 pub use crate::tables::route::accel::AccelFolder;
+pub use crate::tables::route::capture::RouteCapture;
 pub use crate::tables::route::compress::Compress;
 pub use crate::tables::route::concurrency::ConcurrencyLimit;
 pub use crate::tables::route::conditions::RouteCondition;

@@ -23,13 +23,13 @@ fn limits_of_one_zone_count_alike() {
     }
     for other in ["rate = \"6/m\"", "rate = \"5/m\", key = \"host\"", "rate = \"5/m\", keys_max = 9"] {
         let expected = "6:1: rate_limit: the limits of zone \"z\" need the same rate, key, keys_max and shared; \
-                        expected values as in line 3, or another zone";
+                        expected values as in line 3, or another zone or file";
         assert_eq!(two(&one, &rate(other)), [expected], "{other}");
     }
     let counted = |by: &str| format!("concurrency = {{ max = 1, zone = \"z\", by = \"{by}\" }}");
     assert_eq!(two(&counted("host"), &counted("host")), [""; 0]);
     let expected = "6:1: concurrency: the limits of zone \"z\" need the same by and shared; expected values as in \
-                    line 3, or another zone";
+                    line 3, or another zone or file";
     assert_eq!(two(&counted("host"), &counted("client")), [expected]);
     let shared = |max: u32| format!("concurrency = {{ max = {max}, zone = \"z\", shared = \"local\" }}");
     let expected = expected.replace("need the same by", "need the same max, by");

@@ -10,6 +10,8 @@ mod status;
 pub(crate) mod traffic;
 /// Commands for the cache.
 mod cache;
+/// Captures of running traffic.
+mod capture;
 /// Certificates and their renewals.
 pub(crate) mod certificates;
 /// Commands for faults.
@@ -111,6 +113,7 @@ impl Admin {
 
 pub(crate) fn router(control: Weak<Control>) -> Router {
     shared()
+        .route("/capture", post(capture::begin))
         .route("/configuration", get(configuration))
         .route("/maintenance/on", post(maintenance::begin))
         .route("/maps", get(maps::list))
@@ -146,7 +149,7 @@ pub(crate) fn shared() -> Router<Weak<Control>> {
         .route("/shaping/{place}/{name}", delete(shaping::remove))
 }
 
-const PLACES: &str = "the endpoints are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance, /maps, /maps/NAME and /shaping, POST /reload, /faults, /shaping, /sources, \
+const PLACES: &str = "the endpoints are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance, /maps, /maps/NAME and /shaping, POST /reload, /capture, /faults, /shaping, /sources, \
                       /cache/purge and explain, /routes/explain, /certificates/renew, /maintenance/on and off, /maps/NAME/lookup, change, replace and reset, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::admin::maps::now_ms;
+use crate::capture_files::CaptureFiles;
 use crate::certificates;
 use crate::control_listener::{ControlListener, PageAddress};
 use crate::handover::{self, Handover, Inheritance, Purpose};
@@ -49,6 +50,7 @@ use proxy::faults::listeners;
 use proxy::listening::ListenerId;
 use proxy::owned::pressure::Pressure;
 use proxy::owned::quic_processes::QuicProcesses;
+use proxy::shared::captures::Captures;
 use proxy::shared::handover_state::HandoverState;
 use proxy::shared::live_maps::LiveMaps;
 use proxy::worker::listen::OpenSockets;
@@ -75,6 +77,9 @@ pub(crate) struct Control {
     pub(crate) pressure: Arc<Pressure>,
     /// The fault rules. A change of them is in force at once, not with the next plan.
     pub(crate) faults: Arc<Faults>,
+    /// Captures of running traffic, and those of them that routes write to files.
+    pub(crate) captures: Arc<Captures>,
+    pub(crate) capture_files: CaptureFiles,
     /// Notified when operators have changed rates or delays.
     pub(crate) shaping_overrides: Arc<Notify>,
     /// The plans before the one in force.
@@ -224,6 +229,8 @@ impl Control {
             metrics,
             pressure: Arc::default(),
             faults,
+            captures: Arc::default(),
+            capture_files: CaptureFiles::default(),
             shaping_overrides: Arc::default(),
             retired: Retired::default(),
             release_memory,
@@ -278,6 +285,10 @@ impl Control {
         }
         let own = self.open_own(&plan.config, inherited)?;
         let log = open_logs(&plan.config.access_logs)?;
+        let opened_captures = self.capture_files.open(&plan.config)?;
+        self.capture_files
+            .follow(&plan.config, &self.captures, opened_captures)
+            .map_err(StartError::Thread)?;
         speak(&plan.config.messages);
         self.listen_own(own);
         self.metrics.tell_of(log.as_ref());
@@ -504,6 +515,7 @@ impl Control {
                 file.leave();
             }
         }
+        self.captures.end_all();
         if has_successor {
             if let Some(cache) = &self.plan().cache {
                 cache.leave();
@@ -602,6 +614,8 @@ impl Control {
         let wanted_logs = &plan.config.access_logs;
         let is_same_log = *wanted_logs == before.config.access_logs;
         let log = if is_same_log { None } else { Some(open_logs(wanted_logs)?) };
+        let captures = self.capture_files.open(&plan.config)?;
+        self.capture_files.follow(&plan.config, &self.captures, captures).map_err(StartError::Thread)?;
 
         self.listen_own(own);
         plan.places = self.places(&plan, &before);

@@ -14,6 +14,8 @@ mod map_sharing;
 mod change;
 /// Plans that were replaced, until no request uses them.
 mod retired;
+/// Captures that routes write to files.
+mod capture_files;
 /// Opens the access log as it is configured.
 mod open_log;
 /// Outlier ejection: compares servers.
@@ -94,6 +96,7 @@ mod tests {
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
@@ -150,6 +153,8 @@ pub enum StartError {
         target: String,
         error: io::Error,
     },
+    #[error("cannot create the capture {}: {error}{}", .file.display(), room_for_folder(.error))]
+    Capture { file: PathBuf, error: io::Error },
     #[error("cannot use TLS as configured: {}", listed(.0))]
     Tls(Vec<tls::CertificateProblem>),
     #[error("overrides of the admin API do not fit the configuration; remove them first: {}", change::sentences(.0))]
@@ -380,6 +385,7 @@ pub(crate) fn start_resolving(
             epoch: running.control.epoch,
             pressure: Arc::clone(&running.control.pressure),
             faults: Arc::clone(&running.control.faults),
+            captures: Arc::clone(&running.control.captures),
             quic_processes: Arc::clone(&running.control.quic_processes),
             quic_beginnings: Arc::clone(&quic_beginnings),
         };
@@ -613,6 +619,7 @@ impl Running {
         if let Some(log) = self.control.take_log() {
             log.close();
         }
+        self.control.capture_files.close(&self.control.captures);
         if let Some(cache) = &self.control.plan().cache {
             cache.finish();
         }

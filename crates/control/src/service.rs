@@ -2,13 +2,16 @@
 //! time limit. It is independent of the path of clients' requests.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -98,6 +101,10 @@ pub async fn serve(listener: impl Accept, router: Router, guests: ServedConnecti
     }
 }
 
+/// The mark of a response that may take longer than others, in its extensions.
+#[derive(Clone, Copy)]
+pub(crate) struct Lasting;
+
 /// Serves one request. Errors of the connection are ignored, because they concern only the peer.
 async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut builder = http1::Builder::new();
@@ -106,6 +113,19 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router)
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .keep_alive(false);
-    let serve = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve).await;
+    let (router, lasts) = (TowerToHyperService::new(router), Rc::new(Cell::new(false)));
+    let notes = Rc::clone(&lasts);
+    let noting = service_fn(move |request| {
+        let (response, lasts) = (router.call(request), Rc::clone(&notes));
+        async move {
+            let response = response.await?;
+            lasts.set(response.extensions().get::<Lasting>().is_some());
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut serve = pin!(builder.serve_connection(TokioIo::new(stream), noting));
+    let ended = tokio::time::timeout(CONNECTION_TIME_MAX, &mut serve).await;
+    if ended.is_err() && lasts.get() {
+        let _ = serve.await;
+    }
 }

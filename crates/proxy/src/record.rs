@@ -6,6 +6,8 @@ pub(crate) mod explain;
 /// Traces: which are recorded, and their spans.
 pub mod tracing;
 
+/// Requests for captures.
+mod captured;
 /// The condition of the log.
 mod logged;
 /// The spans of a finished request.
@@ -75,6 +77,8 @@ pub(crate) struct ExchangeRecord<'a> {
     needs: Needs,
     /// Whether the head of the response is kept, or its time: for the log, or for a condition of it.
     keeps_head: bool,
+    /// Whether the request is captured, if it has a captured route.
+    is_captured: bool,
     /// Whether spans may be wanted.
     is_traced: bool,
     /// Whether the times of attempts are needed.
@@ -155,6 +159,8 @@ impl<'a> ExchangeRecord<'a> {
         ctx.worker.counters.requests_active.increment();
         let mut record = Self::detached(ctx, is_traced);
         record.is_heard = true;
+        record.is_captured = ctx.worker.captures.are_on();
+        record.keeps_head |= record.is_captured;
         record.waits = Some(waits);
         record
     }
@@ -178,6 +184,7 @@ impl<'a> ExchangeRecord<'a> {
             head: Vec::new(),
             needs,
             keeps_head: needs.has_any(Needs::FIRST_BYTE.and(Needs::RESPONSE_HEAD)),
+            is_captured: false,
             is_traced,
             is_attempt_timed: are_attempts_told || needs.has(Needs::UPSTREAM_TIMES),
             is_reused: false,
@@ -436,6 +443,9 @@ impl<'a> ExchangeRecord<'a> {
         counters.client_bytes_received.add(self.bytes_received(request));
         counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
         self.count_upstream(memory);
+        if self.is_captured {
+            self.give_to_captures(request);
+        }
         let Some(began) = self.began else { return };
         // Without a log or metrics, the exact clock is read only for a trace that may be recorded.
         if self.is_traced && !self.is_told() {

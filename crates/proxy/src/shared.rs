@@ -13,6 +13,8 @@ pub(crate) mod concurrency;
 pub(crate) mod verifier;
 /// Limits the memory and disk space of kept bodies.
 pub(crate) mod kept_bytes;
+/// Captures of running traffic.
+pub mod captures;
 /// Maps with operators' changes.
 pub mod live_maps;
 /// Sampling of traces, and the channel of spans to the collector.

@@ -47,6 +47,7 @@ use crate::owned::pressure::Pressure;
 use crate::owned::quic_processes::QuicProcesses;
 use crate::owned::record_scratch::RecordScratch;
 use crate::shaping::Shaper;
+use crate::shared::captures::Captures;
 use crate::shared::tracing::Ids;
 use crate::shared::waits::Holding;
 use crate::upstream::UpstreamServer;
@@ -91,6 +92,7 @@ pub struct WorkerParts {
     pub epoch: Instant,
     pub pressure: Arc<Pressure>,
     pub faults: Arc<Faults>,
+    pub captures: Arc<Captures>,
     /// Processes that this one has replaced by upgrades, as far as they still run.
     pub quic_processes: Arc<QuicProcesses>,
     /// QUIC handshakes under way in all workers.
@@ -133,6 +135,7 @@ pub fn begin(parts: WorkerParts) -> io::Result<impl Future<Output = ()>> {
         alarms,
         asked_others_at: Cell::new(u32::MAX),
         faults: parts.faults,
+        captures: parts.captures,
         frames: h2_connection::Stock::new(),
         counters: parts.counters,
         series: parts.series,

@@ -24,7 +24,7 @@ pub(crate) struct HeldByPeer {
     held: u64,
 }
 
-/// What came and was read lately. One datagram says little: it can be an acknowledgment while many pieces are read.
+/// Recently received and read pieces. One datagram says little: it can be an acknowledgment while many pieces are read.
 #[derive(Debug, Default)]
 struct Lately {
     datagrams: u32,

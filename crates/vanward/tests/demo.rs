@@ -23,7 +23,17 @@ fn the_demo_leaves_a_report_that_needs_nothing_else() {
     let names: Vec<&str> = results.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
     assert!(names.starts_with(&["direct", "vanward"]), "{names:?}");
     // Two sizes over HTTP, in a closed loop and at a constant rate, and in a closed loop over HTTPS.
-    assert_eq!((results.cases.len(), results.origins.len()), (6, 2));
+    for load in ["closed", "constant", "https-closed"] {
+        for size in ["tiny", "large"] {
+            let name = format!("{size}-{load}");
+            let is_there = results.cases.iter().any(|case| case.name == name);
+            // If a busy machine makes a closed loop invalid, no rate follows from it.
+            let is_told = results.notes.iter().any(|note| note.contains(&format!("{name} was not measured")));
+            let is_excused = load == "constant" && is_told && ended.status.code() == Some(INVALID_RUN);
+            assert!(is_there || is_excused, "{name}: {:?}", results.notes);
+        }
+    }
+    assert_eq!(results.origins.len(), 2);
     for (name, case) in names.iter().flat_map(|name| results.cases.iter().map(move |case| (name, case))) {
         // The origins have no TLS, so `direct` has none.
         if *name == "direct" && case.scheme == report::results::ClientScheme::Https {

@@ -49,6 +49,9 @@ mod serving;
 /// Exit statuses for broken input.
 #[cfg(feature = "lab")]
 mod verdicts;
+/// Captures of running traffic.
+#[cfg(feature = "lab")]
+mod captures;
 /// `vanward load`.
 #[cfg(feature = "lab")]
 mod load;

@@ -1,6 +1,6 @@
 //! Lines of HAProxy's `option httplog` and `option httpslog`, also behind the head of a syslog message.
 
-use crate::{CapturedRequest, CapturedResponse, CapturedScheme, request_line, time};
+use crate::{CapturedRequest, CapturedResponse, CapturedScheme, read_request_line, time};
 
 /// Reads a line. `captured` names the captured fields of requests.
 pub(super) fn line(line: &str, captured: &[String]) -> Result<CapturedRequest, String> {
@@ -38,6 +38,6 @@ pub(super) fn line(line: &str, captured: &[String]) -> Result<CapturedRequest, S
         }
     }
     let end = quoted.rfind('"').unwrap_or(quoted.len());
-    request_line(&quoted[..end], &mut request)?;
+    read_request_line(&quoted[..end], &mut request)?;
     Ok(request)
 }

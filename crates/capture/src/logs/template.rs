@@ -1,7 +1,7 @@
 //! Lines with a format: fields with texts between them, as nginx's `log_format` and Apache's `LogFormat` name them.
 
 use crate::{
-    CapturedRequest, CapturedResponse, CapturedScheme, is_field_name, request_line, set_target, time,
+    CapturedRequest, CapturedResponse, CapturedScheme, is_field_name, read_request_line, set_target, time,
     version_of,
 };
 
@@ -216,7 +216,7 @@ fn set(
         LogField::CommonTime => request.time_ms = time::common(&value),
         LogField::IsoTime => request.time_ms = time::iso(&value),
         LogField::Seconds => request.time_ms = time::seconds(&value),
-        LogField::RequestLine => request_line(&encoded(&value), request)?,
+        LogField::RequestLine => read_request_line(&encoded(&value), request)?,
         LogField::Method if !crate::is_method(&value) => return Err(format!("`{value}` is no method")),
         LogField::Method => request.method = value,
         LogField::Target => set_target(&encoded(&value), request)?,

@@ -97,6 +97,9 @@ pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
             add(folder(path), "address", at);
         }
     }
+    for capture in file.routes.iter().filter_map(|route| route.value.capture.as_ref()) {
+        add(folder(&capture.value.file), "capture", &capture.at);
+    }
     for (root, at) in file.routes.iter().filter_map(|route| route.value.files.as_ref()?.value.root()) {
         add(Needed::FilesRoot(root), "root", at);
     }

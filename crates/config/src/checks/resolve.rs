@@ -223,7 +223,7 @@ fn check_zones(file: &File, routes: &[Option<Route>], reader: &mut Reader<'_>) {
     for Twice { second, first, message } in zones::disagreements(routes) {
         let mistake = reader.mistake(&file.routes[second].at, message);
         let line = reader.line(&file.routes[first].at);
-        reader.add(mistake.expecting(format!("values as in {line}, or another zone")));
+        reader.add(mistake.expecting(format!("values as in {line}, or another zone or file")));
     }
 }
 

@@ -211,7 +211,7 @@ fn check_whole(settings: &Settings, broken: &mut Broken) {
     }
     let routes = settings.routes.iter().map(|route| &**route).enumerate();
     for disagreement in zones::disagreements(routes) {
-        broken.add(disagreement.message, "equal values, or another zone");
+        broken.add(disagreement.message, "equal values, or another zone or file");
     }
     for listener in &settings.listeners {
         check_listener(listener, settings, broken);

@@ -1,4 +1,4 @@
-//! Zones of limits, in which several routes count.
+//! Zones of limits, in which several routes count, and files of captures, which several routes share.
 
 use std::collections::HashMap;
 
@@ -12,9 +12,10 @@ use crate::tables::route::{RateLimit, Route};
 /// A zone, and what its limits have in common.
 type ConcurrencyTerms<'r> = (&'r Option<Box<str>>, (&'r RateKey, Option<Alone>, Option<NonZeroU32>));
 
-/// Limits of one zone that cannot count together. Each has the index of its route.
+/// Limits of one zone that cannot count together, and captures that cannot share their file. Each has the index of its
+/// route.
 pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>) -> Vec<Twice> {
-    let (mut rates, mut concurrency) = (HashMap::new(), HashMap::new());
+    let (mut rates, mut concurrency, mut captures) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut found = Vec::new();
     for (second, route) in routes {
         for limit in &route.policies.rate_limits {
@@ -38,11 +39,19 @@ pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>
                 found.push(Twice { second, first, message });
             }
         }
+        if let Some(capture) = &route.policies.capture {
+            let (first, known) = *captures.entry(&capture.file).or_insert((second, capture));
+            if capture != known {
+                let file = capture.file.display();
+                let message = format!("capture: routes that share {file} need the same requests and keep");
+                found.push(Twice { second, first, message });
+            }
+        }
     }
     found
 }
 
-/// Whether two versions of a route have the same limits in zones.
+/// Whether two versions of a route have the same limits in zones, and the same capture.
 pub(crate) fn are_alike(before: &Route, after: &Route) -> bool {
     fn zones(
         route: &Route,
@@ -52,5 +61,5 @@ pub(crate) fn are_alike(before: &Route, after: &Route) -> bool {
         (rates, concurrency.map(|limit| (&limit.zone, limit.zone_terms())))
     }
     let ((rates, counts), (rates_after, counts_after)) = (zones(before), zones(after));
-    rates.eq(rates_after) && counts.eq(counts_after)
+    rates.eq(rates_after) && counts.eq(counts_after) && before.policies.capture == after.policies.capture
 }

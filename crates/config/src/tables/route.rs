@@ -22,6 +22,7 @@ use crate::tables::forward_auth::ForwardAuth;
 use crate::tables::jwt::{Jwt, WebBotAuth};
 use crate::tables::request_buffering::RequestBuffering;
 use crate::tables::route::accel::AccelFolder;
+use crate::tables::route::capture::RouteCapture;
 use crate::tables::route::concurrency::ConcurrencyLimit;
 use crate::tables::route::options::RouteOptions;
 use crate::tables::shaping::Shaping;
@@ -54,6 +55,8 @@ pub(crate) mod kinds;
 pub(crate) mod limits;
 /// The maintenance switch of routes.
 pub(crate) mod maintenance;
+/// The option `capture`.
+pub(crate) mod capture;
 /// The option `mirror`.
 pub(crate) mod mirror;
 /// Upstreams that values name.
@@ -233,6 +236,8 @@ pub struct Policies {
     pub concurrency: Box<[ConcurrencyLimit]>,
     /// Copies of requests for another upstream.
     pub mirror: Option<Box<Mirror>>,
+    /// The file that gets the route's requests.
+    pub capture: Option<Box<RouteCapture>>,
     /// Other servers for error statuses and failures of servers; not empty.
     pub on_status: Option<Box<StatusFallbacks>>,
     /// Folders whose files servers may name in place of a body.

@@ -30,6 +30,7 @@ use crate::owned::logging::Logging;
 use crate::owned::pressure::{ADMITTED_MIN, Pressure};
 use crate::owned::record_scratch::RecordScratch;
 use crate::shaping::Shaper;
+use crate::shared::captures::Captures;
 use crate::shared::kept_bytes::KeptByteCounter;
 use crate::shared::tracing::Ids;
 use crate::shared::waits::Holding;
@@ -148,6 +149,7 @@ pub(crate) struct Worker {
     /// The tick at which other workers were last asked to close idle connections.
     pub(crate) asked_others_at: Cell<u32>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) captures: Arc<Captures>,
     pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,

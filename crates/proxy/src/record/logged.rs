@@ -36,7 +36,7 @@ impl<'a> ExchangeRecord<'a> {
             self.head_left = Some(Instant::now());
         }
         let asks_for_head = |when: &Expression| when.asks_for_family(FactFamily::ResponseHeaders);
-        if self.needs.has(Needs::RESPONSE_HEAD) || asked.is_some_and(asks_for_head) {
+        if self.is_captured || self.needs.has(Needs::RESPONSE_HEAD) || asked.is_some_and(asks_for_head) {
             // Only requests with such a log borrow a buffer.
             if self.head.capacity() == 0 {
                 self.head = self.ctx.worker.log.take_head();

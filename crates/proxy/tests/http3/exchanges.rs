@@ -343,7 +343,7 @@ fn files_and_errors_are_answered() {
 fn the_log_and_variables_name_the_version() {
     let scene = Scene::with(
         "[[route]]\nrespond = { status = 200 }\nresponse_headers = { set = { x-tls = \"$tls.version $tls.cipher $tls.alpn\" } }\n\
-         [log]\ntarget = \"{dir}/log\"\nformat = \"json\"",
+         capture = { file = \"{dir}/capture\" }\n[log]\ntarget = \"{dir}/log\"\nformat = \"json\"",
     );
     let client = scene.client();
     let (head, ..) = client.asks("GET", "/logged", "").response();
@@ -352,6 +352,11 @@ fn the_log_and_variables_name_the_version() {
         fs::read_to_string(scene.file("log")).is_ok_and(|log| log.contains("\"version\":\"3.0\""))
     });
     assert!(logged, "{:?}", fs::read_to_string(scene.file("log")));
+    let captured = testkit::wait::holds_soon(|| {
+        fs::read_to_string(scene.file("capture"))
+            .is_ok_and(|text| text.contains("\"scheme\":\"https\"") && text.contains("\"version\":\"3\""))
+    });
+    assert!(captured, "{:?}", fs::read_to_string(scene.file("capture")));
 }
 
 #[test]

@@ -322,6 +322,12 @@ fn included(folder: &Path, pattern: &str) -> Result<Vec<(String, String)>, Strin
 
 /// Writes a file with this mode, if it does not exist. `force` overwrites it.
 pub(super) fn write_to(path: &Path, text: &str, force: bool, mode: u32) -> Result<(), String> {
+    let mut file = create(path, force, mode)?;
+    file.write_all(text.as_bytes()).map_err(|error| format!("it cannot be written: {error}"))
+}
+
+/// Creates a file. One that exists is only overwritten with `force`.
+pub(super) fn create(path: &Path, force: bool, mode: u32) -> Result<std::fs::File, String> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).mode(mode);
     if force {
@@ -329,9 +335,8 @@ pub(super) fn write_to(path: &Path, text: &str, force: bool, mode: u32) -> Resul
     } else {
         options.create_new(true)
     };
-    let opened = options.open(path).map_err(|error| match error.kind() {
+    options.open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => "it exists; --force overwrites it".to_owned(),
         _ => format!("it cannot be written: {error}"),
-    });
-    opened?.write_all(text.as_bytes()).map_err(|error| format!("it cannot be written: {error}"))
+    })
 }

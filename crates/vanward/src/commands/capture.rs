@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use ::capture::{Capture, CaptureError, LogReader, LogSource, Mask};
 use rustls::crypto::aws_lc_rs;
 
+use super::capture_live::{self, Captured, LiveFlags};
+
 /// Longer files are rejected.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Mode of capture files: they have addresses of clients.
@@ -17,7 +19,8 @@ const KEY_BYTES: usize = 32;
 
 /// Reads captured traffic and writes it as a capture file.
 ///
-/// Sources are access logs, HAR files of browsers, and packets of plain HTTP/1 (pcap, pcapng). `vanward adapt --prove
+/// Sources are access logs, HAR files of browsers, packets of plain HTTP/1 (pcap, pcapng), and the running proxy: `vanward
+/// capture live` writes its next requests. `vanward adapt --prove
 /// --capture` sends a capture's requests to the other proxy and to Vanward. Compressed logs come through a pipe, as in
 /// `zcat access.log.gz | vanward capture nginx -`.
 ///
@@ -33,9 +36,9 @@ pub(crate) struct CaptureArgs {
     #[arg(value_name = "SOURCE")]
     source: CaptureSource,
 
-    /// File of the source; `-` is standard input.
+    /// File of the source; `-` is standard input. `live` has none
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
 
     /// Write the capture to this file, which only its owner can read.
     #[arg(long, short, value_name = "FILE")]
@@ -73,6 +76,9 @@ pub(crate) struct CaptureArgs {
     /// Print what was read as JSON on standard output.
     #[arg(long, requires = "output")]
     json: bool,
+
+    #[command(flatten)]
+    live: LiveFlags,
 }
 
 const EXAMPLES: &str = "\
@@ -82,6 +88,7 @@ Examples:
   vanward capture haproxy haproxy.log --fields Host,User-Agent -o monday.capture
   vanward capture caddy access.json -o monday.capture
   vanward capture har session.har -o session.capture
+  vanward capture live --route shop --requests 5000 --for 10m -o shop.capture
   tcpdump -i any -w web.pcap tcp port 80       then: vanward capture pcap web.pcap --port 80 -o web.capture
   vanward adapt nginx /etc/nginx/nginx.conf --prove --capture monday.capture";
 
@@ -103,6 +110,8 @@ enum CaptureSource {
     Har,
     /// Packets, as tcpdump writes them (pcap, pcapng)
     Pcap,
+    /// Next requests of the running proxy
+    Live,
 }
 
 impl CaptureSource {
@@ -114,25 +123,32 @@ impl CaptureSource {
             Self::Caddy => LogSource::Caddy,
             Self::Traefik => LogSource::Traefik,
             Self::Vanward => LogSource::Vanward,
-            Self::Har | Self::Pcap => return None,
+            Self::Har | Self::Pcap | Self::Live => return None,
         })
     }
 }
 
 pub(crate) fn run(arguments: &CaptureArgs) -> ExitCode {
-    let shown = match arguments.file.as_path() {
-        path if path == Path::new("-") => "standard input".to_owned(),
-        path => path.display().to_string(),
-    };
     let mask = match mask(arguments) {
         Ok(mask) => mask,
         Err(why) => return super::fail(super::FAILED, why),
+    };
+    let file = match (arguments.source, &arguments.file, arguments.live.given()) {
+        (CaptureSource::Live, None, _) => return live(arguments, mask.as_ref()),
+        (CaptureSource::Live, Some(_), _) => return super::fail(super::USAGE, "live reads no file"),
+        (_, _, Some(flag)) => return super::fail(super::USAGE, format_args!("{flag} is for live")),
+        (_, None, _) => return super::fail(super::USAGE, "a file is missing; - is standard input"),
+        (_, Some(file), None) => file,
+    };
+    let shown = match file.as_path() {
+        path if path == Path::new("-") => "standard input".to_owned(),
+        path => path.display().to_string(),
     };
     let reader = match Reader::of(arguments) {
         Ok(reader) => reader,
         Err(why) => return super::fail(super::USAGE, why),
     };
-    let bytes = match bytes_of(&arguments.file) {
+    let bytes = match bytes_of(file) {
         Ok(bytes) => bytes,
         Err(why) => return super::fail(super::FAILED, format_args!("{shown}: {why}")),
     };
@@ -158,6 +174,43 @@ pub(crate) fn run(arguments: &CaptureArgs) -> ExitCode {
         return printed(&format!("{object:#}\n"), "");
     }
     printed("", &summary(&capture, &shown))
+}
+
+/// Captures the next requests of the running proxy.
+fn live(arguments: &CaptureArgs, mask: Option<&Mask>) -> ExitCode {
+    let refused = match (&arguments.format, &arguments.fields[..], &arguments.port[..]) {
+        (Some(_), ..) => Some("--format is for access logs of nginx and Apache"),
+        (_, [_, ..], _) => Some("--fields is for logs of HAProxy"),
+        (.., [_, ..]) => Some("--port is for pcap"),
+        (None, [], []) => None,
+    };
+    if let Some(refused) = refused {
+        return super::fail(super::USAGE, refused);
+    }
+    let captured = match &arguments.output {
+        None => capture_live::run(&arguments.live, mask, &mut std::io::stdout().lock()),
+        Some(output) => match super::adapt::create(output, arguments.force, OWNER_ONLY) {
+            Ok(mut file) => capture_live::run(&arguments.live, mask, &mut file),
+            Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", output.display())),
+        },
+    };
+    let Captured { requests, lost, lacks } = match captured {
+        Ok(captured) => captured,
+        Err(code) => return code,
+    };
+    if requests == 0 {
+        return super::fail(super::FAILED, "no request came in this time, so the capture is empty");
+    }
+    if arguments.json {
+        let is_masked = mask.is_some();
+        let object = serde_json::json!({
+            "source": "vanward", "requests": requests, "lost": lost, "masked": is_masked, "lacks": lacks,
+        });
+        return printed(&format!("{object:#}\n"), "");
+    }
+    let mut text = format!("the running proxy: {}", counted(requests as usize));
+    told_of(&mut text, mask.is_some(), &lacks);
+    printed("", &text)
 }
 
 /// Reads one form of sources.
@@ -242,19 +295,26 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn summary(capture: &Capture, name: &str) -> String {
-    let requests = match capture.requests.len() {
-        1 => "1 request".to_owned(),
-        count => format!("{count} requests"),
-    };
-    let mut text = format!("{name}: {requests}");
+    let mut text = format!("{name}: {}", counted(capture.requests.len()));
     if let (count @ 1.., Some(first)) = (capture.skipped.count, &capture.skipped.first) {
         let _ = write!(text, ", {count} skipped ({first})");
     }
-    text += if capture.is_masked { "; secrets are masked\n" } else { "; secrets are NOT masked\n" };
-    for lack in &capture.lacks {
+    told_of(&mut text, capture.is_masked, &capture.lacks);
+    text
+}
+
+fn counted(requests: usize) -> String {
+    match requests {
+        1 => "1 request".to_owned(),
+        count => format!("{count} requests"),
+    }
+}
+
+fn told_of(text: &mut String, is_masked: bool, lacks: &[String]) {
+    *text += if is_masked { "; secrets are masked\n" } else { "; secrets are NOT masked\n" };
+    for lack in lacks {
         let _ = writeln!(text, "missing for a faithful replay: {lack}");
     }
-    text
 }
 
 /// Prints a text on standard output, and another on standard error.

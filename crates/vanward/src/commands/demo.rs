@@ -268,14 +268,14 @@ impl ProgressLine {
         let ExperimentProgress { done, total, proxy, case, round, left } = progress;
         let end = figure::date(unix_seconds() + left.as_secs());
         let left = figure::span(left.as_secs_f64());
-        self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}; {left} left, until {end}"));
+        self.show(&format!("[{done}/{total}] round {round}: {case}, {proxy}; {left} left, until {end}"));
     }
 
     pub(super) fn clear(&self) {
-        self.write("");
+        self.show("");
     }
 
-    fn write(&self, text: &str) {
+    pub(super) fn show(&self, text: &str) {
         if self.is_terminal {
             // A closed terminal is no reason to end the run.
             let _ = write!(std::io::stderr(), "\r\x1b[K{text}");

@@ -46,6 +46,9 @@ pub(crate) mod adapt;
 /// `vanward capture`: reads captured traffic.
 #[cfg(feature = "lab")]
 pub(crate) mod capture;
+/// `vanward capture live`: captures running traffic.
+#[cfg(feature = "lab")]
+mod capture_live;
 /// `vanward check --costs`: the cost of expressions.
 mod check_costs;
 /// Checks by `vanward check` on this machine.

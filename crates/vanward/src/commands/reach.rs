@@ -57,6 +57,12 @@ impl ProxySelection {
         self.line()?.exchange(method, path, body, PATIENCE).map_err(|error| super::fail(super::FAILED, error))
     }
 
+    /// Whether a flag selects a proxy.
+    #[cfg(feature = "lab")]
+    pub(crate) fn is_given(&self) -> bool {
+        self.socket.is_some() || self.config.is_some()
+    }
+
     /// Returns a connection to the proxy, for a command with several requests.
     pub(crate) fn line(&self) -> Result<AdminLine, ExitCode> {
         self.socket().map(|socket| AdminLine { socket })
@@ -106,16 +112,7 @@ impl AdminLine {
         body: &[u8],
         patience: Duration,
     ) -> Result<AdminResponse, String> {
-        let failed = |what: &str, error: std::io::Error| {
-            let remedy = match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                    "; is the proxy running, and is this the `admin` of its configuration?"
-                }
-                ErrorKind::PermissionDenied => "; only root and the user that the proxy runs as may use it",
-                _ => "",
-            };
-            format!("cannot {what} {}: {error}{remedy}", self.socket.display())
-        };
+        let failed = |what: &str, error| self.failed(what, &error);
         let mut stream = UnixStream::connect(&self.socket).map_err(|error| failed("connect to", error))?;
         let exchange = |stream: &mut UnixStream| {
             stream.set_read_timeout(Some(patience))?;
@@ -130,12 +127,54 @@ impl AdminLine {
             Ok(response)
         };
         let response = exchange(&mut stream).map_err(|error| failed("communicate with", error))?;
-        parse(&response).ok_or_else(|| {
-            format!(
-                "{} did not give a valid response: is it the admin socket of a proxy?",
-                self.socket.display()
-            )
-        })
+        parse(&response).ok_or_else(|| self.invalid())
+    }
+
+    /// Sends a request whose response goes on. Returns its lines, or the proxy's rejection.
+    #[cfg(feature = "lab")]
+    pub(crate) fn lines(
+        &self,
+        path: &str,
+        order: &impl Serialize,
+    ) -> Result<std::io::BufReader<UnixStream>, String> {
+        use std::io::BufRead as _;
+        let body = serde_json::to_vec(order).map_err(|error| error.to_string())?;
+        let stream = UnixStream::connect(&self.socket).map_err(|error| self.failed("connect to", &error))?;
+        let mut lines = std::io::BufReader::new(stream);
+        let mut head = Vec::new();
+        let begin = |lines: &mut std::io::BufReader<UnixStream>, head: &mut Vec<u8>| {
+            lines.get_ref().set_read_timeout(Some(PATIENCE))?;
+            // A response to HTTP/1.0 has no chunks (RFC 9112 §7.1).
+            let length = body.len();
+            let asked = format!("POST {path} HTTP/1.0\r\nHost: vanward\r\nContent-Length: {length}\r\n\r\n");
+            lines.get_mut().write_all(&[asked.as_bytes(), &body].concat())?;
+            while !head.ends_with(b"\r\n\r\n") && lines.read_until(b'\n', head)? > 0 {}
+            Ok(())
+        };
+        begin(&mut lines, &mut head)
+            .map_err(|error: std::io::Error| self.failed("communicate with", &error))?;
+        if parse(&head).ok_or_else(|| self.invalid())?.is_done {
+            return Ok(lines);
+        }
+        let taken = lines.take(RESPONSE_BYTES_MAX).read_to_end(&mut head);
+        taken.map_err(|error| self.failed("communicate with", &error))?;
+        let refused = parse(&head).ok_or_else(|| self.invalid())?.read::<serde_json::Value>();
+        Err(refused.err().unwrap_or_else(|| self.invalid()))
+    }
+
+    fn failed(&self, what: &str, error: &std::io::Error) -> String {
+        let remedy = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                "; is the proxy running, and is this the `admin` of its configuration?"
+            }
+            ErrorKind::PermissionDenied => "; only root and the user that the proxy runs as may use it",
+            _ => "",
+        };
+        format!("cannot {what} {}: {error}{remedy}", self.socket.display())
+    }
+
+    fn invalid(&self) -> String {
+        format!("{} did not give a valid response: is it the admin socket of a proxy?", self.socket.display())
     }
 }
 
@@ -187,7 +226,7 @@ fn mistaken(mistakes: impl Iterator<Item = String>, consequence: &str) -> ExitCo
 /// Parses status and body of a response that ends with its connection.
 fn parse(response: &[u8]) -> Option<AdminResponse> {
     let at = response.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let status = response.strip_prefix(b"HTTP/1.1 ")?.first()?;
+    let status = response.strip_prefix(b"HTTP/1.")?.get(2)?;
     Some(AdminResponse { is_done: *status == b'2', body: response[at + 4..].to_vec() })
 }
 

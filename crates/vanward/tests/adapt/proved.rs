@@ -376,7 +376,11 @@ fn processes_of(folder: &Path, except: u32) -> Vec<String> {
 }
 
 fn assert_nothing_is_left(folder: &Path, kind: &str) {
-    assert_eq!(processes_of(folder, 0), Vec::<String>::new(), "{kind}");
+    // A killed process is gone a moment later.
+    let patience = Patience::new();
+    while let left @ [_, ..] = &processes_of(folder, 0)[..] {
+        patience.wait_a_little(&format!("{kind}: {left:?}"));
+    }
     let files = std::fs::read_dir(folder.join("tmp")).expect("it is there");
     assert_eq!(files.flatten().map(|file| file.path()).collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
 }
@@ -397,10 +401,11 @@ fn programs_and_files_are_gone_after_sigterm() {
     for (kind, program, text) in ALL {
         if is_there(program) {
             let folder = tempfile::tempdir().expect("a temporary folder");
-            let proof = started(folder.path(), kind, text, &["--requests", "20000"]);
+            let mut proof = started(folder.path(), kind, text, &["--requests", "20000"]);
             let patience = Patience::new();
             // Vanward starts last.
             while !processes_of(folder.path(), proof.id()).iter().any(|line| line.contains("vanward.toml")) {
+                assert!(proof.is_running(), "{kind}: {:?}", proof.ended());
                 patience.wait_a_little("it starts nothing");
             }
             proof.signal(Signal::TERM);

@@ -32,6 +32,7 @@ use crate::tables::log::RouteLogKind;
 use crate::tables::request_buffering::{BUFFERING, RequestBuffering};
 use crate::tables::requests::{self, Requests};
 use crate::tables::route::accel::{ACCEL, AccelWritten};
+use crate::tables::route::capture::{CAPTURE, RouteCapture};
 use crate::tables::route::compress::{COMPRESS, Compress};
 use crate::tables::route::concurrency::{CONCURRENCY, ConcurrencyWritten};
 use crate::tables::route::cors::{CORS, CorsWritten};
@@ -76,6 +77,7 @@ pub(crate) struct RouteWritten {
     pub(crate) concurrency: Vec<Element<ConcurrencyWritten>>,
     pub(crate) cors: Option<Box<Element<CorsWritten>>>,
     pub(crate) mirror: Option<Box<Element<MirrorWritten>>>,
+    pub(crate) capture: Option<Box<Element<RouteCapture>>>,
     pub(crate) on_status: Option<OnStatusWritten>,
     pub(crate) accel: Option<AccelWritten>,
     pub(crate) request_buffering: Option<Located<Option<RequestBuffering>>>,
@@ -251,6 +253,13 @@ const POLICIES: &[Declared<RouteWritten>] = {
             RouteWritten.mirror,
             "Also sends a copy of admitted requests to another upstream, and discards its responses. Clients \
              never wait for it.",
+        ),
+        inherited!(
+            "capture",
+            Maybe(Boxed(CAPTURE)),
+            RouteWritten.capture,
+            "Writes the route's requests and the heads of their responses to a file, for `vanward adapt --prove`. \
+             Secrets are masked, and bodies are left out. See [captured traffic](capture.md).",
         ),
         inherited!(
             "on_status",

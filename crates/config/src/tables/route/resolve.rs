@@ -439,7 +439,6 @@ fn policies(
         Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
         None => mapped_paths(rewrite.path.as_ref()),
     };
-    let split_key = split::split_key(written, reader);
     let on_status = on_status::fallbacks(written.on_status.as_ref(), names, reader)?;
     let cors = match &written.cors {
         Some(element) => Some(cors::cors(element, written.options.grpc_web, reader)?),
@@ -456,6 +455,7 @@ fn policies(
         rate_limits,
         concurrency,
         mirror: mirror::mirror(written.mirror.as_deref(), names, reader).map(Box::new),
+        capture: written.capture.clone().map(|capture| Box::new(capture.value)),
         on_status,
         accel: accel::folders(written.accel.as_ref(), reader),
         request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
@@ -463,7 +463,7 @@ fn policies(
         response_headers: edits(&written.response_headers, of_responses, names, reader)?,
         location: mapped_urls(written, &rewrite),
         rewrite: rewrite.into(),
-        split_key: split_key.map(Box::new),
+        split_key: split::split_key(written, reader).map(Box::new),
         cors: cors.map(Box::new),
         cookies: cookies.map(Box::new),
         options: written.options.clone().into(),

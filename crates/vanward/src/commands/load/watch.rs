@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use load::{LoadPlan, MeasuredSecond, RunControl, RunOutcome, RunningLoad, Seconds};
 use report::figure;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::remote_write::RemoteWrite;
 use crate::commands;
@@ -79,16 +80,15 @@ impl RunWatch {
         let runtime =
             runtime.map_err(|source| load::Error::System { action: "start an event loop", source })?;
         let outcome = runtime.block_on(async {
+            // One listener for the whole run: a signal without one is lost.
+            let mut interrupts = signal(SignalKind::interrupt())
+                .map_err(|source| load::Error::System { action: "listen for Ctrl-C", source })?;
             let mut waiting = tokio::task::spawn_blocking(move || running.wait());
             let mut tick = tokio::time::interval(TICK);
-            let mut listens = true;
             loop {
                 tokio::select! {
                     outcome = &mut waiting => break outcome.unwrap_or(Err(load::Error::ThreadEnded)),
-                    pressed = tokio::signal::ctrl_c(), if listens => {
-                        listens = pressed.is_ok();
-                        control.stop();
-                    }
+                    Some(()) = interrupts.recv() => control.stop(),
                     _ = tick.tick() => self.look(&control, seconds.as_mut()),
                 }
             }
