@@ -102,7 +102,7 @@ fn origins_that_speak_tls_or_http_2_are_asked_so_and_layer_4_passes_on() {
     let results = results(folder.path());
     for case in ["http", "https", "h2", "passed-on", "passed-on-tls"] {
         let measured = figures(&results, case, "vanward");
-        assert_eq!((measured.requests, measured.error_count()), (40, 0), "{case}");
+        assert_eq!((measured.requests, measured.error_count()), (40, 0), "{case}: {measured:?}");
     }
     let made = |case: &str, proxy: &str| figures(&results, case, proxy).origin_connections.expect(case);
     // At layer 4 and without a proxy there is an origin connection for each client's. Over HTTP/2 one is enough,

@@ -318,7 +318,7 @@ fn a_run_leaves_files_and_two_of_them_are_one_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
-    for (name, duration, version) in [("one", "1100ms", None), ("two", "50ms", Some("--h2"))] {
+    for (name, duration, version) in [("one", "1100ms", None), ("two", "900ms", Some("--h2"))] {
         let (out, url) = (path(name), origin.url("/tiny"));
         let load = ["load", "-d", duration, "-c", "2", "-t", "2", "--by", "status", "--out", &out];
         let more = ["--expect", "errors = 0", "--quiet", &url];

@@ -83,8 +83,11 @@ fn what_happens_to_streams_has_its_class_and_is_never_a_success() {
         ("/stall?after=10", ErrorClass::Timeout),
     ] {
         // Short only where it has to pass: a busy machine may be slow with a handshake.
-        let has_to_pass = class == ErrorClass::Timeout || path == "/refuse";
-        let timeout_seconds = if has_to_pass { 0.5 } else { 3.0 };
+        let timeout_seconds = match path {
+            "/refuse" => 1.0,
+            _ if class == ErrorClass::Timeout => 0.5,
+            _ => 3.0,
+        };
         let told = run(&LoadPlan { timeout_seconds, ..plan(&origin, path, 3) });
         let classes: Vec<_> = told.error_examples.keys().collect();
         assert_eq!((classes, told.requests, told.errors.total()), (vec![&class], 0, 3), "{path}: {told:?}");
