@@ -216,19 +216,33 @@ pub(crate) fn write_response(
         ..facts_if(has_variables, ctx, policies, &subject, request, known, &request.texts)
     };
     // Servers make URLs from the Host that they were sent, which may not be the client's.
-    let host = sent_host(&upstream.host, routed, server, request);
-    let path = routed.target.path.for_bytes(bytes);
-    // A Host that is not UTF-8 matches no server.
-    let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
-    // A closure, because only a rewritten Location needs this search.
-    let has_tls = || {
-        let mut all = ctx.snapshot.plan.upstreams[routed.upstream.get()].servers.iter();
-        all.any(|known| known.authority == server && known.tls.is_some())
+    let mut stored_host = Vec::new();
+    let host = match &policies.settings.rewrite.host {
+        // For a stored response, no head was written for a server.
+        Some(rewrite) if server.is_empty() && request.texts.host.is_empty() => {
+            // Without a valid host, no server was asked for the response.
+            let _ = rewrite.apply(&values, &mut stored_host);
+            &stored_host[..]
+        }
+        _ => sent_host(&upstream.host, routed, server, request),
     };
+    let path = routed.target.path.for_bytes(bytes);
+    // A closure, because only a mapped URL needs this search.
+    let possible_servers = || {
+        let all = ctx.snapshot.plan.upstreams[routed.upstream.get()].servers.iter();
+        // A stored response can be from any of them.
+        all.filter(move |known| server.is_empty() || known.authority == server)
+    };
+    let mut servers = Vec::new();
+    if policies.settings.location.is_some() && has_mapped_url(parsed, buffer.filled()) {
+        // A Host that is not UTF-8 matches no server.
+        let host = std::str::from_utf8(host).ok().filter(|host| !host.is_empty());
+        servers.extend(possible_servers().map(|known| known.authority.as_str()).chain(host));
+    }
     let location = policies.settings.location.map(|urls| LocationRewrite {
         urls,
         servers: &servers,
-        server_has_tls: has_tls(),
+        server_has_tls: !servers.is_empty() && possible_servers().any(|known| known.tls.is_some()),
         client_scheme: values.scheme,
         client_host: seen::authority(ctx, &request.head, bytes, &routed.target),
         prefixes: policies.settings.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
@@ -249,6 +263,13 @@ pub(crate) fn write_response(
     };
     let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
     http1::write_response(out, parsed, buffer.filled(), &rewrite);
+}
+
+/// Whether a response has a field with a URL that `location` maps.
+fn has_mapped_url(head: &http1::ResponseHead, bytes: &[u8]) -> bool {
+    const MAPPED: [&[u8]; 3] = [b"location", b"content-location", b"refresh"];
+    let names = head.fields.iter().map(|field| field.name.for_bytes(bytes));
+    names.into_iter().any(|name| MAPPED.iter().any(|mapped| name.eq_ignore_ascii_case(mapped)))
 }
 
 /// Returns the Host that a server was sent.

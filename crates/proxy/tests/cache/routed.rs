@@ -186,3 +186,32 @@ fn a_request_outside_the_condition_of_the_cache_goes_to_a_server() {
     let told = explain("[\"Cookie\",\"session=1\"]");
     assert!(told.contains("\"off\"") && told.contains("cache.when of the route must hold"), "{told}");
 }
+
+/// A redirect names a server by its address, or by the host that it was sent. Clients can reach neither.
+#[test]
+fn urls_of_stored_redirects_are_mapped_as_those_of_first_answers() {
+    for (rewrite, sent) in [
+        ("location = true", "{0}"),
+        ("rewrite = { host = \"inner.test\" }", "inner.test"),
+        ("rewrite = { host = \"inner.test\" }", "{0}"),
+        ("rewrite = { host = \"$client_address\" }", "127.0.0.1"),
+    ] {
+        let scene = Scene::new(&format!(
+            "{STORE}[[route]]\nupstream = \"app\"\ncache = {{}}\n{rewrite}\n\
+             [upstream.app]\nservers = [\"http://{{0}}\"]\n"
+        ));
+        let sent = sent.replace("{0}", &scene.server_address(0));
+        let moved = response(&format!("{FRESH}Location: http://{sent}/moved\r\n"), "");
+        let moved = moved.replacen("200 OK", "301 Moved Permanently", 1);
+        let (_, first) = scene.exchange(Spoken::Http1, &get("/x"), &moved);
+        let stored = scene.answer(Spoken::Http1, &get("/x"));
+        assert!(scene.try_accept(0).is_none(), "{rewrite}");
+        for got in [first, stored] {
+            assert_eq!(
+                (got.status, got.field("location")),
+                (301, Some("http://test/moved")),
+                "{rewrite}, {sent}"
+            );
+        }
+    }
+}
