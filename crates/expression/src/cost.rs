@@ -97,6 +97,7 @@ fn longest(operation: &NodeOperation, lengths: &[u64], value_bytes: u64) -> u64 
             lengths.iter().fold(0, |sum: u64, length| sum.saturating_add(*length))
         }
         NodeOperation::ChangeCase(..) | NodeOperation::Piece(..) => lengths[0],
+        NodeOperation::ReplaceFirst(_, _, by) => lengths[0].saturating_add(by.len() as u64),
         NodeOperation::Choose(_) => lengths[1].max(lengths[2]),
         NodeOperation::Default(_) => lengths[0].max(lengths[1]),
         NodeOperation::Write(_) => WRITTEN_BYTES_MAX,
@@ -107,7 +108,10 @@ fn longest(operation: &NodeOperation, lengths: &[u64], value_bytes: u64) -> u64 
 /// The bytes that an operation appends to the scratch space.
 fn writes(operation: &NodeOperation, longest: u64, value_bytes: u64) -> u64 {
     match operation {
-        NodeOperation::Concatenate(_) | NodeOperation::ChangeCase(..) | NodeOperation::Write(_) => longest,
+        NodeOperation::Concatenate(_)
+        | NodeOperation::ChangeCase(..)
+        | NodeOperation::ReplaceFirst(..)
+        | NodeOperation::Write(_) => longest,
         NodeOperation::Field(FactFamily::RequestQuery, _)
         | NodeOperation::AnyField(FactFamily::RequestQuery, ..) => value_bytes,
         _ => 0,
@@ -132,6 +136,10 @@ pub(crate) fn own_steps(operation: &NodeOperation, lengths: &[u64], value_bytes:
         NodeOperation::Among(_, Constants::Numbers(numbers)) => halvings(numbers.len()),
         NodeOperation::InNetworks(_, networks) => halvings(networks.len()),
         NodeOperation::Matches(_, pattern) => length(0) / PATTERN_BYTES_PER_STEP * pattern.weight(),
+        // A search for the end of the match, one for its start, and a copy.
+        NodeOperation::ReplaceFirst(_, pattern, _) => {
+            2 * (length(0) / PATTERN_BYTES_PER_STEP * pattern.weight()) + length(0) / BYTES_PER_STEP
+        }
         NodeOperation::Search(TextSearch::Contains, ..) => all() / BYTES_PER_STEP,
         NodeOperation::Search(..) => length(1) / BYTES_PER_STEP,
         NodeOperation::Concatenate(_) | NodeOperation::ChangeCase(..) | NodeOperation::Piece(..) => {

@@ -294,6 +294,13 @@ impl<F: Facts + ?Sized> Walk<'_, F> {
             NodeOperation::ChangeCase(CaseMapping::Upper, _) => {
                 Some(Owned::Text(first?.text()?.to_ascii_uppercase()))
             }
+            NodeOperation::ReplaceFirst(_, pattern, by) => {
+                let text = first?.text()?;
+                Some(Owned::Text(match pattern.first_in(&text) {
+                    Some(found) => [&text[..found.start], by, &text[found.end..]].concat(),
+                    None => text,
+                }))
+            }
             NodeOperation::Piece(_, separator, number) => pieces(&first?.text()?, separator, *number),
             NodeOperation::Write(_) => Some(Owned::Text(first?.borrowed().to_string().into_bytes())),
             _ => None,

@@ -202,6 +202,11 @@ impl Expression {
         self.asked.has_fact(fact)
     }
 
+    /// Whether the value depends on this fact and on nothing else but constants.
+    pub fn asks_only_for(&self, fact: Fact) -> bool {
+        self.asked.has_only(fact)
+    }
+
     /// Whether the value may depend on a text of this family.
     pub fn asks_for_family(&self, family: FactFamily) -> bool {
         self.asked.has_family(family)

@@ -83,6 +83,8 @@ pub(crate) enum NodeOperation {
     Field(FactFamily, Key),
     Concatenate(Box<[Node]>),
     ChangeCase(CaseMapping, Box<Node>),
+    /// A text with another one in place of the first match of a pattern.
+    ReplaceFirst(Box<Node>, Pattern, Box<[u8]>),
     /// A piece of a text between separators, by its number.
     Piece(Box<Node>, Box<[u8]>, u32),
     /// `string(INTEGER)` or `string(ADDRESS)`.
@@ -259,6 +261,7 @@ impl Node {
             | NodeOperation::ParseInteger(part)
             | NodeOperation::PartOfTime(part, _, _)
             | NodeOperation::ChangeCase(_, part)
+            | NodeOperation::ReplaceFirst(part, _, _)
             | NodeOperation::Piece(part, _, _)
             | NodeOperation::Write(part) => from_ref(part),
             NodeOperation::Fact(_)

@@ -547,7 +547,7 @@ impl<'s> CaddyAdapter<'s> {
         }
         let status = if [301, 303, 307, 308].contains(&status) { status } else { 302 };
         match to {
-            Ok(to) if values::is_location(&to) => {
+            Ok(to) if values::is_location(&to, &|_| false) => {
                 let to = values::without_query(to);
                 let mut pairs =
                     vec![("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];

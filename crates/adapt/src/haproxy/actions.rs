@@ -329,8 +329,9 @@ impl<'s> HaproxyAdapter<'s> {
         };
         // With the port that clients send.
         let to = to.map(|to| to.replacen("://$header.Host", "://$host", 1));
+        let definitions = &self.sheet.definitions;
         let to = match to {
-            Ok(to) if crate::values::is_location(&to) => to,
+            Ok(to) if crate::values::is_location(&to, &|name| definitions.is_of_host(name)) => to,
             Ok(_) => {
                 self.sheet.refuse(
                     rule.line.number,
@@ -363,7 +364,8 @@ impl<'s> HaproxyAdapter<'s> {
         true
     }
 
-    /// Converts the target of a redirect. A value that is its host, or has a query, has to be a constant.
+    /// Converts the target of a redirect. A value that is its host, or has a query, has to be a constant. A host may also be
+    /// made of the requested one.
     fn target(&mut self, rule: &FrontendRule<'s>, text: &str, holds: &Holds<'_>) -> Result<String, String> {
         let mut before = String::new();
         let mut is_plain = true;
@@ -375,7 +377,8 @@ impl<'s> HaproxyAdapter<'s> {
                     before.split_once("://").map_or(before.as_str(), |(_, rest)| rest).contains('/');
                 let has_marks = |text: &String| text.contains(['?', '#', '%']);
                 let is_path = !sample.possible.iter().flatten().any(has_marks);
-                is_plain &= is_in_path && is_path;
+                let is_host = matches!(before.as_str(), "http://" | "https://") && sample.is_of_host();
+                is_plain &= is_host || is_in_path && is_path;
             }
             before.push_str(&piece.written());
         }

@@ -109,6 +109,16 @@ impl<'s> NginxAdapter<'s> {
                 }
             }
         }
+        if let Some(uses) = scope.one(&named("cache_min_uses")) {
+            match uses.word(0).parse::<u64>() {
+                Ok(0 | 1) => self.note(uses, RemarkKind::NeedsNothing, "it is the default", ""),
+                Ok(count) => {
+                    let count = DraftValue::Number(count.min(100));
+                    entry.options.extend("cache", ("min_uses", count), from(uses));
+                }
+                Err(_) => self.unread_value(uses),
+            }
+        }
         self.bypasses(kind, scope, entry);
         if let Some(ignored) = scope.one(&named("ignore_headers")) {
             self.ignored(ignored, entry);

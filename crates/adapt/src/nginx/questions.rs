@@ -50,7 +50,7 @@ impl<'s> NginxAdapter<'s> {
         if let Some((page, location, answer, inner)) = self.signs_in(scope, server) {
             let to = answer.words.last().map_or("", String::as_str).replacen("://$http_host", "://$host", 1);
             match self.template(&to, &inner, entry) {
-                Ok(to) if written::is_location(&to) => {
+                Ok(to) if written::is_location(&to, &|_| false) => {
                     let mut origins = from(page);
                     origins.extend(from(answer));
                     origins.extend(from(location));

@@ -734,6 +734,7 @@ fn template(tokens: &[VclToken]) -> Option<String> {
                     "req.method" => "method".to_owned(),
                     "client.ip" => "client_address".to_owned(),
                     "req.xid" => "request_id".to_owned(),
+                    "server.hostname" => "hostname".to_owned(),
                     word => format!("header.{}", word.strip_prefix("req.http.")?),
                 };
                 made.push_str(&format!("${{{variable}}}"));

@@ -12,7 +12,7 @@ use crate::syntax::{SyntaxForm, SyntaxTree, SyntaxWord};
 use crate::value::{ValueKind, ValueType};
 
 /// Functions that are called on a value: `value.name(…)`.
-pub(super) const METHODS: [&str; 20] = [
+pub(super) const METHODS: [&str; 21] = [
     "matches",
     "startsWith",
     "endsWith",
@@ -20,6 +20,7 @@ pub(super) const METHODS: [&str; 20] = [
     "size",
     "lowerAscii",
     "upperAscii",
+    "replaceFirst",
     "split",
     "orValue",
     "getFullYear",
@@ -39,7 +40,7 @@ pub(super) const METHODS: [&str; 20] = [
 const FUNCTIONS: [&str; 6] = ["has", "size", "int", "string", "duration", "timestamp"];
 
 /// Names of other languages, with the function here.
-const OTHER_FUNCTIONS: [(&str, &str); 14] = [
+const OTHER_FUNCTIONS: [(&str, &str); 18] = [
     ("lower", "lowerAscii"),
     ("toLower", "lowerAscii"),
     ("toLowerCase", "lowerAscii"),
@@ -54,6 +55,10 @@ const OTHER_FUNCTIONS: [(&str, &str); 14] = [
     ("test", "matches"),
     ("regex", "matches"),
     ("match", "matches"),
+    ("replace", "replaceFirst"),
+    ("regsub", "replaceFirst"),
+    ("sub", "replaceFirst"),
+    ("removePrefix", "replaceFirst"),
 ];
 
 /// The largest number of a piece of `split`.
@@ -186,6 +191,7 @@ impl ExpressionChecker<'_> {
                     NodeOperation::ChangeCase(case, Box::new(text)),
                 ))
             }
+            "replaceFirst" => self.replace_first(at, target, word, arguments),
             "split" => {
                 let written = self.written(at);
                 let fault = ExpressionFault::new(at, "split gives a list, which is not a value");
@@ -277,9 +283,40 @@ impl ExpressionChecker<'_> {
         pattern: &SyntaxTree,
     ) -> Result<Node, ExpressionFault> {
         let text = self.text_of(target, "matches")?;
-        let written = constant(pattern, "matches(…)", "matches(\"^/files/[0-9]+$\")")?;
+        let pattern = self.pattern(pattern, "matches(…)", "matches(\"^/files/[0-9]+$\")")?;
+        Ok(self.boolean(at, NodeOperation::Matches(Box::new(text), pattern)))
+    }
+
+    /// `text.replaceFirst("^www[.]", "")`
+    fn replace_first(
+        &mut self,
+        at: Span,
+        target: &SyntaxTree,
+        word: &SyntaxWord,
+        arguments: &[SyntaxTree],
+    ) -> Result<Node, ExpressionFault> {
+        const EXAMPLE: &str = "replaceFirst(\"^www[.]\", \"\")";
+        let [pattern, by] = arguments else {
+            let fault = ExpressionFault::new(at, format!("{} takes a pattern and a text", word.text));
+            return Err(fault.hinting(format!("as in {EXAMPLE}")));
+        };
+        let text = self.text_of(target, &word.text)?;
+        let pattern = self.pattern(pattern, "replaceFirst(…)", EXAMPLE)?;
+        let by = constant(by, "replaceFirst(…)", EXAMPLE)?.as_bytes().into();
+        let replaced = NodeOperation::ReplaceFirst(Box::new(text), pattern, by);
+        Ok(self.make(at, ValueKind::always(ValueType::Text), replaced))
+    }
+
+    /// Compiles a constant regular expression.
+    fn pattern(
+        &self,
+        pattern: &SyntaxTree,
+        what: &str,
+        example: &str,
+    ) -> Result<Pattern, ExpressionFault> {
+        let written = constant(pattern, what, example)?;
         match Pattern::new(written) {
-            Ok(pattern) => Ok(self.boolean(at, NodeOperation::Matches(Box::new(text), pattern))),
+            Ok(pattern) => Ok(pattern),
             Err(fault) => {
                 // The place within the pattern, if it is written without escapes.
                 let literal = self.text.get(pattern.at.range()).unwrap_or_default();

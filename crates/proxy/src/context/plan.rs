@@ -114,6 +114,8 @@ pub struct Plan {
     pub(crate) verifier: Arc<Verifier>,
     /// Limits the memory and disk space of kept request bodies.
     pub(crate) kept_bytes: Arc<KeptBytes>,
+    /// The name of this machine, for texts with variables.
+    pub(crate) hostname: Arc<str>,
     /// Signs the cookies of splits, if the configuration has no secret.
     pub(crate) split_secret: CookieSecret,
     pub tracing: Option<Arc<Tracing>>,
@@ -215,6 +217,8 @@ impl Plan {
         let cache = kept.map_or_else(new_cache, |previous| previous.cache.clone());
         // Kept over reloads, so that cookies at clients stay valid.
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
+        let hostname =
+            previous.map_or_else(|| telemetry::host_name().into(), |previous| Arc::clone(&previous.hostname));
         let quic = previous.map_or_else(|| QuicProcessKeys::new(&config), |previous| previous.quic);
         let alike = kept.filter(|previous| routes::are_surroundings_alike(&previous.config, &config));
         let secrets = (cache.as_ref().map(Cache::secret), &split_secret);
@@ -253,6 +257,7 @@ impl Plan {
             conditions,
             verifier,
             kept_bytes,
+            hostname,
             split_secret,
             quic,
             names,

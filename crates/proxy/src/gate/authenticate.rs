@@ -290,7 +290,7 @@ async fn refuse(exchange: &mut Exchange<'_, '_>, refused: &RefusedAnswer) -> Res
     if status == 401 {
         refused.challenges().for_each(|line| out.extend_from_slice(line));
     }
-    let (content_type, body) = page.map_or(("", &b""[..]), |page| (page.content_type, &page.body[..]));
+    let (content_type, body) = page.map_or(("", &b""[..]), |page| (&*page.content_type, &page.body[..]));
     answer::push_content(out, status, content_type, body);
     answer::own(exchange, status, body).await
 }
