@@ -12,7 +12,7 @@ use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutco
 use crate::values::{self as written, bare};
 
 /// Unsupported actions, and what to do instead.
-const REFUSED: [(&str, &str, &str); 23] = [
+const REFUSED: [(&str, &str, &str); 21] = [
     ("set-var", "responses set no variables", "write the value where it is used: docs/conditions.md"),
     ("unset-var", "responses set no variables", "leave it out"),
     ("set-var-fmt", "responses set no variables", "write the value where it is used: docs/conditions.md"),
@@ -21,16 +21,6 @@ const REFUSED: [(&str, &str, &str); 23] = [
         "use-service",
         "there are no services within the proxy",
         "`metrics` serves metrics at a separate address",
-    ),
-    (
-        "cache-use",
-        "a cache has separate options",
-        "write `cache = {}` into the [[route]] and a table [cache]",
-    ),
-    (
-        "cache-store",
-        "a cache has separate options",
-        "write `cache = {}` into the [[route]] and a table [cache]",
     ),
     ("set-method", "methods stay as they are", "leave it to the server"),
     ("set-uri", "only the path is rewritten", "write `rewrite = { pattern = \"…\", path = \"…\" }`"),
@@ -164,6 +154,7 @@ impl<'s> HaproxyAdapter<'s> {
             "capture" | "set-log-level" => {
                 self.sheet.needless(rule.line.number, "`fields` and `format` of [log] name header fields");
             }
+            "cache-use" => self.cache_use(rule, made),
             "wait-for-body" => made.options.set("request_buffering", true, rule.from()),
             "set-nice"
             | "set-mark"
@@ -614,6 +605,7 @@ impl<'s> HaproxyAdapter<'s> {
                     "set-header" | "add-header" | "del-header" => {
                         self.field(rule, action, "response_headers", made);
                     }
+                    "cache-store" => self.cache_store(rule, made),
                     "capture" | "set-log-level" => {
                         self.sheet
                             .needless(rule.line.number, "`fields` and `format` of [log] name header fields");
