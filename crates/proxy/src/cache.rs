@@ -240,7 +240,7 @@ async fn ask_for(exchange: &mut Exchange<'_, '_>, mut miss: Miss) -> Result<Afte
         && miss.found.is_none()
         && miss.owner.is_none()
         && miss.path_to_server != ServerPath::Change
-        && ask.cache.store.count_use(ask.key) < min_uses;
+        && ask.cache.store.count_use(ask.key, |vary| ask.variant(vary, &exchange.memory.request)) < min_uses;
     match miss.path_to_server {
         // Another instance owns the response, so it is not stored here unless it is hot. Waiting for other requests
         // would gain nothing.

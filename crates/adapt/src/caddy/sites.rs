@@ -186,6 +186,7 @@ impl<'s> CaddyAdapter<'s> {
                 strip: String::new(),
                 texts: Texts::new(),
                 early_fields: Vec::new(),
+                files_first: None,
                 groups: None,
                 has_tls,
                 is_done: false,

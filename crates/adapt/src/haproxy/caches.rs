@@ -47,6 +47,8 @@ impl<'s> HaproxyAdapter<'s> {
             ("rules".to_owned(), DraftValue::List(vec![rule_of_statuses])),
         ];
         made.options.set("cache", DraftValue::Table(pairs), from);
+        let why = "a missing response is fetched whole: without the client's conditions and ranges";
+        self.sheet.differs(rule.line.number, why, "");
         if let Some(line) = line("max-age") {
             let why = "it is for responses without a lifetime; that of a server is not cut to it";
             self.sheet.differs(line.number, why, "write `ttl` of `cache`");

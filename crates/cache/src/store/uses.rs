@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use crate::key::CacheKey;
 use crate::store::MemoryStore;
+use crate::vary::{VariantKey, Vary};
 
 /// The rows of a sketch. The lowest count of a key's places is the best one.
 const ROWS: usize = 4;
@@ -32,9 +33,16 @@ impl Default for UseSketch {
 }
 
 impl MemoryStore {
-    /// Counts a request for a key. Returns the number of requests for it so far, with this one: at most 255.
-    pub fn count_use(&self, key: CacheKey) -> u8 {
-        self.uses.0.get_or_init(UseSketch::default).count(key.as_u128())
+    /// Counts a request for a key, and for its variant if responses are known to vary. Returns the number of such requests
+    /// so far, with this one: at most 255.
+    pub fn count_use(&self, key: CacheKey, mut variant_of: impl FnMut(&Vary) -> VariantKey) -> u8 {
+        let mut variant = 0;
+        self.look(key, |vary| {
+            let found = variant_of(vary);
+            variant = found.as_u128();
+            found
+        });
+        self.uses.0.get_or_init(UseSketch::default).count(key.as_u128() ^ variant)
     }
 }
 
