@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use memchr::memmem;
 
 use crate::calendar;
+use crate::digest;
 use crate::facts::{FactFamily, Facts, Key};
 use crate::node::{CaseMapping, Constants, Finder, Node, NodeComparison, NodeOperation, TextSearch};
 use crate::pattern::Pattern;
@@ -256,6 +257,13 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
             NodeOperation::ChangeCase(case, part) => {
                 let text = self.text(part)?;
                 Some(self.in_case(text, *case))
+            }
+            NodeOperation::Hash(part, kind, form) => {
+                let text = self.text(part)?;
+                let made = digest::digest(*kind, *form, text.for_scratch(self.scratch));
+                let start = self.scratch.len();
+                self.scratch.extend_from_slice(made.as_bytes());
+                Some(Bytes::Written(start, self.scratch.len()))
             }
             NodeOperation::ReplaceFirst(part, pattern, by) => {
                 let text = self.text(part)?;

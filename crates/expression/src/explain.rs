@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::calendar;
 use crate::cost::own_steps;
+use crate::digest;
 use crate::evaluate::{decode, parse_integer, quotient};
 use crate::facts::{FactFamily, Facts, Key};
 use crate::node::{CaseMapping, Constants, Node, NodeComparison, NodeOperation, TextSearch};
@@ -293,6 +294,9 @@ impl<F: Facts + ?Sized> Walk<'_, F> {
             }
             NodeOperation::ChangeCase(CaseMapping::Upper, _) => {
                 Some(Owned::Text(first?.text()?.to_ascii_uppercase()))
+            }
+            NodeOperation::Hash(_, kind, form) => {
+                Some(Owned::Text(digest::digest(*kind, *form, &first?.text()?).as_bytes().to_vec()))
             }
             NodeOperation::ReplaceFirst(_, pattern, by) => {
                 let text = first?.text()?;

@@ -29,6 +29,8 @@ mod calendar;
 mod networks;
 /// Regular expressions.
 mod pattern;
+/// Digests of texts.
+mod digest;
 /// The checked tree.
 mod node;
 /// Names and types: syntax to the checked tree.
