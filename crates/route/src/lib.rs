@@ -112,7 +112,7 @@ pub use request::{FieldLookup, NoFields, RequestParts, cookie, cookie_value, par
 pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, RouteRule, ValueRule};
 pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
-pub use sign_in::SignIn;
+pub use sign_in::{RETURN_PARAMETER, SignIn};
 pub use split::{CONDITIONAL_BRANCHES_MAX, Split, SplitChoice, SplitShare};
 pub use table::RouteTable;
 pub use template::{

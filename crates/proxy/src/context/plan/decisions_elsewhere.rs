@@ -39,7 +39,7 @@ impl Elsewhere {
     pub(super) fn new(upstream: &str, settings: &config::ForwardAuth) -> Self {
         // The index of the upstream belongs to one plan. Time-out and login page are local to an instance.
         let alike =
-            config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, sign_in: None, ..settings.clone() };
+            config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, sign_in: None, follows_location: false, ..settings.clone() };
         let question = format!("{upstream}\0{alike:?}").into_bytes();
         Self { question, outlet: Outlet::default() }
     }
@@ -173,6 +173,7 @@ mod tests {
             sets_cookies: false,
             passes_answer: true,
             sign_in: None,
+            follows_location: false,
             cache: None,
         };
         let elsewhere = Elsewhere::new("auth", &settings);
