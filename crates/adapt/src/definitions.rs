@@ -192,8 +192,7 @@ impl Definitions {
 
     /// Whether a value is made of the requested host alone, so that it may be the host of a redirect.
     pub(crate) fn is_of_host(&self, name: &str) -> bool {
-        let made =
-            Expression::new(&format!("values.{name}"), &self.schema(), &ExpressionLimits::default());
+        let made = Expression::new(&format!("values.{name}"), &self.schema(), &ExpressionLimits::default());
         made.is_ok_and(|made| made.asks_only_for(Fact::RequestHost))
     }
 

@@ -20,7 +20,9 @@ impl AskedNames {
             NodeOperation::Field(family, _) | NodeOperation::AnyField(family, ..) => {
                 Self { families: 1 << *family as u8, ..Self::default() }
             }
-            NodeOperation::Matches(..) | NodeOperation::ReplaceFirst(..) => Self { has_pattern: true, ..Self::default() },
+            NodeOperation::Matches(..) | NodeOperation::ReplaceFirst(..) => {
+                Self { has_pattern: true, ..Self::default() }
+            }
             NodeOperation::Lookup(..) | NodeOperation::InMap(..) => Self { has_map: true, ..Self::default() },
             NodeOperation::Definition(definition) => definition.0.asked,
             _ => Self::default(),

@@ -85,8 +85,7 @@ pub fn find(
         },
         (Step::Next, None) => return Err(OpenError::NotFound),
     };
-    let siblings =
-        if places.precompressed { siblings(&path, |path| finder.open(path))? } else { Vec::new() };
+    let siblings = if places.precompressed { siblings(&path, |path| finder.open(path))? } else { Vec::new() };
     Ok(PathMatch::File(FoundFile { path, file, siblings }))
 }
 
@@ -174,9 +173,7 @@ impl Finder<'_> {
         match self.index(path)? {
             IndexMatch::File(path, file) => Ok(Step::File(path, file)),
             IndexMatch::Script => Err(OpenError::NotFound),
-            IndexMatch::None
-                if self.places.lists && matches!(self.open(path), Ok(OpenedPath::Directory)) =>
-            {
+            IndexMatch::None if self.places.lists && matches!(self.open(path), Ok(OpenedPath::Directory)) => {
                 Ok(Step::End(PathMatch::Directory))
             }
             IndexMatch::None => Ok(Step::Next),

@@ -150,7 +150,8 @@ impl<'s> CaddyAdapter<'s> {
         made: &mut CaddyDraft<'s>,
     ) {
         let path = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
-        let root = path.and_then(|(root, path)| self.folder(server, path, true, made).map(|path| (root, path)));
+        let root =
+            path.and_then(|(root, path)| self.folder(server, path, true, made).map(|path| (root, path)));
         let Some((root, path)) = root.filter(|_| !upstream.contains("${")) else {
             let why = "its folder or the server behind it is not a single one";
             self.sheet.refuse(handle.number, why, "write `files` with `else`: docs/files.md");
@@ -186,7 +187,8 @@ impl<'s> CaddyAdapter<'s> {
         let of_server = format!("response.headers[{}]", literal(&lower));
         let value = format!("{} + (has({of_server}) ? \", \" + {of_server} : \"\")", literal(text));
         let origins = vec![StatementOrigin::Directive(number)];
-        let Ok(value) = self.sheet.definitions.value(&lower.replace('-', "_"), &value, origins.clone()) else {
+        let Ok(value) = self.sheet.definitions.value(&lower.replace('-', "_"), &value, origins.clone())
+        else {
             return false;
         };
         let options = &mut made.outcome.options;

@@ -1,7 +1,7 @@
 //! Caches: `cache NAME`, `http-request cache-use` and `http-response cache-store`.
 
-use super::{HaproxyAdapter, HaproxySection};
 use super::rule_sets::FrontendRule;
+use super::{HaproxyAdapter, HaproxySection};
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::rules::RegionOutcome;
 use crate::values;

@@ -517,9 +517,10 @@ impl<'s> NginxAdapter<'s> {
     ) {
         self.page_else(scope, pairs, origins);
         let has_directories = pairs.iter().all(|(key, places)| {
-            key != "try" || matches!(places, DraftValue::List(places) if places.iter().any(|place| {
-                matches!(place, DraftValue::Text(text) if text.ends_with("$path/"))
-            }))
+            key != "try"
+                || matches!(places, DraftValue::List(places) if places.iter().any(|place| {
+                    matches!(place, DraftValue::Text(text) if text.ends_with("$path/"))
+                }))
         });
         if let Some(listing) = scope.one("autoindex")
             && values::is_on(listing.word(0))
@@ -596,7 +597,8 @@ fn page_lifetimes<'s>(scope: &BlockScope<'s>, server: &'s Directive, entry: &mut
         DraftValue::Text(text) => Some(text.clone()),
         _ => None,
     };
-    let mut pages: Vec<String> = entry.options.inner("files", "fallback").and_then(text).into_iter().collect();
+    let mut pages: Vec<String> =
+        entry.options.inner("files", "fallback").and_then(text).into_iter().collect();
     if entry.path == "/"
         && let Some(DraftValue::List(names)) = entry.options.inner("files", "index")
     {

@@ -62,7 +62,8 @@ pub(super) fn places(words: &[&str]) -> Option<Vec<String>> {
         // `$uri` begins with a slash.
         Some((before, after)) => {
             let before = before.strip_suffix('/').unwrap_or(before);
-            let is_one = (before.is_empty() || before.starts_with('/')) && is_plain(before) && is_plain(after);
+            let is_one =
+                (before.is_empty() || before.starts_with('/')) && is_plain(before) && is_plain(after);
             is_one.then(|| format!("{before}$path{after}"))
         }
         None => (word.starts_with('/') && !word.ends_with('/') && is_plain(word)).then(|| (*word).to_owned()),

@@ -26,7 +26,8 @@ fn checked(
     declarations: &Declarations<'_>,
     sets: &SetVariables,
 ) -> Result<Rc<ResolvedVariable>, String> {
-    let (given, end) = link.word(0).split_once(',').map_or((link.word(0), None), |(given, end)| (given, Some(end)));
+    let (given, end) =
+        link.word(0).split_once(',').map_or((link.word(0), None), |(given, end)| (given, Some(end)));
     let text = |text: &str| match declarations.text(text, sets)?.value {
         VariableValue::Text(parts) => expression_of(&parts).map(|made| made.text),
         VariableValue::Choice { .. } => Err("its hash has a variable with several texts".to_owned()),

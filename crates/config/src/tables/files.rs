@@ -85,9 +85,11 @@ pub struct FilePattern {
 impl FilePattern {
     /// Parses `/index.html`, `/assets/*` or `*.js`; `None` for other forms.
     pub fn new(text: &str) -> Option<Self> {
-        let (before, after) = text.split_once('*').map_or((text, None), |(before, after)| (before, Some(after)));
+        let (before, after) =
+            text.split_once('*').map_or((text, None), |(before, after)| (before, Some(after)));
         let is_file = after.is_some() || !before.ends_with('/');
-        let is_path = before.starts_with('/') || before.is_empty() && after.is_some_and(|after| !after.is_empty());
+        let is_path =
+            before.starts_with('/') || before.is_empty() && after.is_some_and(|after| !after.is_empty());
         let is_plain = !after.is_some_and(|after| after.contains('*')) && !text.contains('\0');
         (is_file && is_path && is_plain)
             .then(|| Self { before: relative(before).to_owned(), after: after.map(str::to_owned) })
@@ -451,7 +453,9 @@ fn check_tries(written: &FilesWritten, reader: &mut Reader<'_>) {
     }
     let Some(at) = tries.first().map(|tried| &tried.at) else { return };
     let defaults = FilesWritten::default().index;
-    let is_written = |one: &[Located<String>]| !one.iter().map(|name| &name.value).eq(defaults.iter().map(|name| &name.value));
+    let is_written = |one: &[Located<String>]| {
+        !one.iter().map(|name| &name.value).eq(defaults.iter().map(|name| &name.value))
+    };
     for (option, is_set) in [("index", is_written(&written.index)), ("listing", written.listing)] {
         if is_set {
             let message = format!("files has {option}, and `try` has no directory");
@@ -463,10 +467,14 @@ fn check_tries(written: &FilesWritten, reader: &mut Reader<'_>) {
 /// Whether a text is a place to try: a path, with the request's path at most once.
 fn is_place(text: &str) -> bool {
     let Some((before, after)) = text.split_once("$path") else {
-        return text.starts_with('/') && !text.contains('$') && relative(text).split('/').all(is_visible_name);
+        return text.starts_with('/')
+            && !text.contains('$')
+            && relative(text).split('/').all(is_visible_name);
     };
-    let is_folder = |before: &str| before.starts_with('/') && relative(before).split('/').all(is_visible_name);
-    let (joined, folders) = after.split_once('/').map_or((after, None), |(joined, rest)| (joined, Some(rest)));
+    let is_folder =
+        |before: &str| before.starts_with('/') && relative(before).split('/').all(is_visible_name);
+    let (joined, folders) =
+        after.split_once('/').map_or((after, None), |(joined, rest)| (joined, Some(rest)));
     let is_end = |rest: &str| joined.is_empty() && rest.is_empty() || rest.split('/').all(is_visible_name);
     let is_plain = |text: &str| !text.contains(['$', '\0']);
     (before.is_empty() || is_folder(before))

@@ -5,8 +5,8 @@ use std::time::Duration;
 use route::{AuthKeyPart, NamedValues, RETURN_PARAMETER, SignIn};
 
 use crate::document::reader::{Reader, Span, refuse};
-use crate::option::keys::AUTH_KEY;
 use crate::option::form::OFF;
+use crate::option::keys::AUTH_KEY;
 use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME, Unless};
 use crate::option::matching::FieldName;
 use crate::option::pairs::OneOrMany;

@@ -336,12 +336,7 @@ impl ExpressionChecker<'_> {
     }
 
     /// Compiles a constant regular expression.
-    fn pattern(
-        &self,
-        pattern: &SyntaxTree,
-        what: &str,
-        example: &str,
-    ) -> Result<Pattern, ExpressionFault> {
+    fn pattern(&self, pattern: &SyntaxTree, what: &str, example: &str) -> Result<Pattern, ExpressionFault> {
         let written = constant(pattern, what, example)?;
         match Pattern::new(written) {
             Ok(pattern) => Ok(pattern),

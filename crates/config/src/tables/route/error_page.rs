@@ -80,18 +80,16 @@ impl Kind<Page> for PageKind {
         let PageText { body, content_type } = TEXT.read(written, reader)?.value;
         let content_type = match content_type {
             // RFC 9110 §5.5: the bytes of a field's value.
-            Some(Located { value, at }) if !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) => {
+            Some(Located { value, at })
+                if !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) =>
+            {
                 refuse(&at, &format!("content_type: {value:?} is no media type"), MEDIA_TYPE, reader);
                 return None;
             }
             Some(Located { value, .. }) => value.into(),
             None => "text/plain; charset=utf-8".into(),
         };
-        Some(Page {
-            file: PathBuf::new(),
-            content_type,
-            body: Arc::from(body?.into_bytes()),
-        })
+        Some(Page { file: PathBuf::new(), content_type, body: Arc::from(body?.into_bytes()) })
     }
 
     fn print(&self, page: &Page) -> Option<String> {

@@ -3,9 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ::route::{
-    BytePattern, DomainRewrite, MappedUrls, RedirectStatus, SameSite, ValueRule,
-};
+use ::route::{BytePattern, DomainRewrite, MappedUrls, RedirectStatus, SameSite, ValueRule};
 use ipnet::IpNet;
 use shape::Delay;
 
@@ -668,4 +666,3 @@ const COOKIES: Inline<CookiesWritten> = Inline {
         ],
     },
 };
-
