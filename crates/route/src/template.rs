@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, Fact, ValueType};
+use expression::{ExchangeStage, Expression};
 
-use crate::named_values::{TemplateScope, is_of_client, is_of_user};
+use crate::named_values::{OfClient, TemplateScope, is_of_client, is_of_host, is_of_user};
 
 /// The longest template, as configured.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
@@ -240,17 +240,6 @@ pub enum TemplateFault {
     /// A variable that could lead a redirect to another host: `https://example.com$1`.
     #[error("this could change the host of the URL; put a slash before it")]
     InAuthority,
-}
-
-/// A variable whose value may differ between clients that request one URL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OfClient<'t> {
-    Header(&'t [u8]),
-    Cookie(&'t [u8]),
-    /// A named expression, as expressions write it: `values.app`.
-    Value(&'t str),
-    /// Another variable, as it is written.
-    Other(&'static str),
 }
 
 impl RouteTemplate {
@@ -519,11 +508,6 @@ impl TemplateReader<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// Whether a value is a text of the requested host only, such as the host without `www.`.
-fn is_of_host(value: &Expression) -> bool {
-    value.kind().of == ValueType::Text && value.asks_only_for(Fact::RequestHost)
 }
 
 /// Rejects a value that is not known yet where a text is filled in.

@@ -8,7 +8,7 @@ use crate::values;
 
 /// HAProxy's default of `max-age`, in seconds.
 const MAX_AGE: u64 = 60;
-/// What HAProxy does not store: other statuses, and responses with neither a lifetime nor a validator.
+/// Condition of the responses that HAProxy does not store: other statuses, and responses with neither a lifetime nor a validator.
 const UNSTORED: &str = "response.status != 200 || !(has(response.headers[\"etag\"]) || \
                         has(response.headers[\"last-modified\"]) || has(response.headers[\"expires\"]) || \
                         (response.headers[\"cache-control\"] ?? \"\").contains(\"max-age\"))";

@@ -170,7 +170,7 @@ fn lines_become_options() {
         ),
         (
             "http-request redirect location https://%[hdr(host),regsub(^www\\.,,i)]%[capture.req.uri]",
-            "redirect = { to = \"https://$target$path_and_query\", status = 302 }",
+            "redirect = { to = \"https://${target_2}$path_and_query\", status = 302 }",
         ),
         ("redirect prefix /x drop-query", "redirect = { to = \"/x$path?\", status = 302 }"),
         (

@@ -183,6 +183,11 @@ pub struct PlanListener {
 /// The name in place of an upstream's under which the secret of splits is handed over; no upstream has it.
 pub(crate) const SPLITS: &str = "";
 
+/// The name of this machine: read once.
+fn hostname(previous: Option<&Plan>) -> Arc<str> {
+    previous.map_or_else(|| telemetry::host_name().into(), |previous| Arc::clone(&previous.hostname))
+}
+
 impl Plan {
     /// Loads certificates and compiles the configuration. Unchanged parts of `previous` are kept; `names` are the names
     /// of the servers.
@@ -217,8 +222,6 @@ impl Plan {
         let cache = kept.map_or_else(new_cache, |previous| previous.cache.clone());
         // Kept over reloads, so that cookies at clients stay valid.
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
-        let hostname =
-            previous.map_or_else(|| telemetry::host_name().into(), |previous| Arc::clone(&previous.hostname));
         let quic = previous.map_or_else(|| QuicProcessKeys::new(&config), |previous| previous.quic);
         let alike = kept.filter(|previous| routes::are_surroundings_alike(&previous.config, &config));
         let secrets = (cache.as_ref().map(Cache::secret), &split_secret);
@@ -257,7 +260,7 @@ impl Plan {
             conditions,
             verifier,
             kept_bytes,
-            hostname,
+            hostname: hostname(previous),
             split_secret,
             quic,
             names,
