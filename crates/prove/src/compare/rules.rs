@@ -551,7 +551,9 @@ fn is_same_time(theirs: &[String], ours: &[String]) -> bool {
 
 /// The text before a time in seconds with milliseconds, or in milliseconds; whether it has a dot; its milliseconds.
 fn time_of(text: &str) -> Option<(&str, bool, u64)> {
-    let start = text.rfind(|letter: char| !letter.is_ascii_digit() && letter != '.').map_or(0, |at| at + 1);
+    let is_of_time = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    // Behind the last byte of a character.
+    let start = text.bytes().rposition(|byte| !is_of_time(byte)).map_or(0, |at| at + 1);
     let (before, time) = text.split_at(start);
     let ms = time.replace('.', "");
     let has_dot = time.len() == 14 && time.as_bytes().get(10) == Some(&b'.');
