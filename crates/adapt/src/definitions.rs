@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, ExpressionLimits, Map, Schema, ValueType};
+use expression::{ExchangeStage, Expression, ExpressionLimits, Fact, Map, Schema, ValueType};
 
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
@@ -188,6 +188,12 @@ impl Definitions {
             }
         }
         Err(too_many_values())
+    }
+
+    /// Whether a value is made of the requested host alone, so that it may be the host of a redirect.
+    pub(crate) fn is_of_host(&self, name: &str) -> bool {
+        let made = Expression::new(&format!("values.{name}"), &self.schema(), &ExpressionLimits::default());
+        made.is_ok_and(|made| made.asks_only_for(Fact::RequestHost))
     }
 
     /// Whether all routes have a value of this name.

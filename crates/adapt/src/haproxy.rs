@@ -26,6 +26,8 @@ mod frontends;
 mod choice;
 /// Actions of rules.
 mod actions;
+/// Caches.
+mod caches;
 /// Backends: servers, balancing, checks, sessions.
 mod backends;
 /// Values: times and sizes.

@@ -51,6 +51,7 @@ pub use pound::{pound, zproxy};
 pub use remark::{Adapted, Remark, RemarkKind};
 pub use squid::adapt as squid;
 pub use traefik::adapt as traefik;
+pub use values::without_assertions;
 pub use varnish::adapt as varnish;
 
 /// Reads the files of an include: names and texts of all that match a path or pattern, or why that failed.

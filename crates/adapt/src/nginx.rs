@@ -48,6 +48,8 @@ mod onward;
 mod questions;
 /// Pages that may lead to a location.
 mod referers;
+/// Signed links.
+mod links;
 /// Clients that need no password.
 mod satisfied;
 /// Inheritance of directives: inner blocks hide outer ones.

@@ -137,8 +137,8 @@ fn without_look_ahead(text: &str) -> String {
     format!("{before}{other}{behind}")
 }
 
-/// Removes what looks ahead or behind, so that an expression matches at least what it did.
-pub(crate) fn without_assertions(text: &str) -> String {
+/// Removes what looks ahead or behind from an expression, so that an expression matches at least what it did.
+pub fn without_assertions(text: &str) -> String {
     let mut made = String::new();
     let mut rest = text;
     while let Some(start) = ["(?!", "(?=", "(?<!", "(?<="].iter().filter_map(|sign| rest.find(sign)).min() {
@@ -221,8 +221,9 @@ pub(crate) fn ends_escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// Whether the target of a redirect is a path, or a URL whose host clients cannot choose.
-pub(crate) fn is_location(to: &str) -> bool {
+/// Whether the target of a redirect is a path, or a URL whose host clients cannot choose. `is_host` knows values that are
+/// made of the requested host alone, by their names.
+pub(crate) fn is_location(to: &str, is_host: &dyn Fn(&str) -> bool) -> bool {
     let begins = ["/", "$path", "${path", "http://", "https://", "$scheme://", "${scheme}://"];
     let Some((scheme, rest)) = to.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?'])) else {
         return begins.iter().any(|begin| to.starts_with(begin)) && !to.starts_with("//");
@@ -230,8 +231,11 @@ pub(crate) fn is_location(to: &str) -> bool {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host =
         ["$path", "${path"].iter().find_map(|path| host.split_once(path)).map_or(host, |(host, _)| host);
+    let value = host.strip_prefix('$').map(|name| name.trim_start_matches('{').trim_end_matches('}'));
     begins.contains(&format!("{scheme}://").as_str())
-        && (!host.contains('$') || ["$host", "${host}", "$server", "$tls.sni"].contains(&host))
+        && (!host.contains('$')
+            || ["$host", "${host}", "$server", "$tls.sni"].contains(&host)
+            || value.is_some_and(is_host))
 }
 
 /// Ends the target of a redirect with `?` if it has no query, so that the request's query is not appended.
@@ -390,11 +394,14 @@ mod tests {
             ("$scheme://$host$path_and_query", true),
             ("https://$header.X/x", false),
             ("https://a$arg.b$path", false),
+            ("https://$bare$path", true),
+            ("https://${bare}/", true),
+            ("https://a$bare/", false),
             ("ftp://a", false),
             ("$app/x", false),
         ];
         for (to, is) in cases {
-            assert_eq!(is_location(to), is, "{to}");
+            assert_eq!(is_location(to, &|name| name == "bare"), is, "{to}");
         }
     }
 

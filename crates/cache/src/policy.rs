@@ -31,6 +31,8 @@ pub struct CachePolicy {
     pub key: KeyOptions,
     /// Whether Accept-Encoding is normalised before Vary is applied to it.
     pub normalises_accept_encoding: bool,
+    /// The response to the last of so many requests is the first that is stored. At least 1.
+    pub min_uses: u8,
     /// Whether Cache-Status shows the key to clients.
     pub shows_key: bool,
     /// Whether clients get Surrogate-Key and Cache-Tag.
@@ -75,6 +77,7 @@ impl Default for CachePolicy {
             key: KeyOptions::default(),
             // Otherwise each browser's spelling would be a variant.
             normalises_accept_encoding: true,
+            min_uses: 1,
             shows_key: false,
             sends_tags: false,
             targets: TARGETS.to_vec(),

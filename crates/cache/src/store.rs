@@ -34,6 +34,8 @@ mod shard;
 mod variants;
 /// Keys for which requests are not collapsed.
 pub(crate) mod marks;
+/// Counts of requests.
+mod uses;
 /// Stores responses to requests that did not lead a fetch.
 pub(crate) mod apart;
 /// Counts the responses that purges have matched.
@@ -47,6 +49,7 @@ use marks::Mark;
 use object::{Object, seconds};
 use shard::{Left, StoreShard};
 use shelf::{Shelf, Shelving};
+use uses::UseCounts;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSettings {
@@ -74,6 +77,7 @@ pub struct MemoryStore {
     counts: StoreCounts,
     survey: Survey,
     outcomes: Outcomes,
+    uses: UseCounts,
     behind: Option<Arc<dyn Behind>>,
     shelf: Option<Arc<dyn Shelf>>,
 }
@@ -166,6 +170,7 @@ impl MemoryStore {
             counts: StoreCounts::default(),
             survey: Survey::new(settings.memory_bytes),
             outcomes: Outcomes::new(settings.memory_bytes),
+            uses: UseCounts::default(),
             behind,
             shelf: None,
         }

@@ -28,6 +28,8 @@ mod mistakes;
 mod hints;
 /// Mistakes in routes.
 mod mistakes_of_routes;
+/// Mistakes in places of files.
+mod mistakes_of_files;
 /// Mistakes in limits of one zone.
 mod mistakes_of_zones;
 /// Conditions of options, and the mistakes in them.

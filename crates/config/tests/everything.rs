@@ -21,7 +21,7 @@ dashboard_write = true
 dashboard_token_file = "DIR/tokens"
 dashboard_hosts = ["proxy.example.com"]
 values = { tenant = 'request.headers["x-tenant"] ?? "none"', is_big = '(request.size ?? 0) > 1000000' }
-error_pages = { 404 = "DIR/404.html", 5xx = "DIR/error.json", "*" = "DIR/404.html" }
+error_pages = { 404 = "DIR/404.html", 5xx = "DIR/error.json", "*" = "DIR/404.html", 418 = { body = "no {status}", content_type = "text/x" } }
 
 [[listen]]
 address = "127.0.0.1:8080"
@@ -185,7 +185,7 @@ respond = { status = 204 }
 
 [[route]]
 path = "/site"
-files = { root = "DIR", index = ["index.html", "index.htm"], fallback = "/app/index.html", precompressed = true, cache_control = " max-age=60 ", listing = true, symlinks = true }
+files = { root = "DIR", index = ["index.html", "index.htm"], try = ["/static$path", "$path/", "$path.html"], fallback = "/app/index.html", precompressed = true, cache_control = " max-age=60 ", cache_control_for = { "*.js" = "no-cache" }, listing = true, symlinks = true }
 rewrite = { path = "/", normalize = true }
 location = "absolute"
 
@@ -411,10 +411,11 @@ fn every_option_is_taken() {
     let dashboard = config.dashboard.as_ref().unwrap();
     assert_eq!((dashboard.address.port(), dashboard.is_writable, dashboard.hosts.len()), (9901, true, 1));
     assert_eq!(dashboard.tokens.as_ref().map(|tokens| tokens.tokens.len()), Some(1));
-    let page = |status| config.error_pages.page(status).map(|page| (page.content_type, page.body.len()));
+    let page = |status| config.error_pages.page(status).map(|page| (&*page.content_type, page.body.len()));
     assert_eq!(page(404), Some(("text/html; charset=utf-8", 21)));
     assert_eq!(page(500), Some(("application/json", 2)));
     assert_eq!(page(400), page(404));
+    assert_eq!(page(418), Some(("text/x", 6)));
     let [web, unix, quic, tcp, _] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((web.name.as_str(), web.proxy_protocol.len()), ("web", 1));
     let per_client = [web, unix].map(|listener| listener.connections_per_client.map(NonZeroU32::get));
@@ -547,11 +548,16 @@ fn check_routes(routes: &[Shared<Route>]) {
             below: None,
             root: root.clone(),
             index: vec!["index.html".to_owned(), "index.htm".to_owned()],
+            tries: ["/static$path", "$path/", "$path.html"].map(str::to_owned).to_vec(),
             fallback: Some("app/index.html".to_owned()),
             otherwise: None,
             else_path: None,
             precompressed: true,
             cache_control: Some("max-age=60".to_owned()),
+            cache_control_for: config::FilePattern::new("*.js")
+                .map(|pattern| (pattern, "no-cache".to_owned()))
+                .into_iter()
+                .collect(),
             listing: true,
             symlinks: true,
         }

@@ -3,7 +3,7 @@
 use config::parse;
 
 /// The mistakes of a file with this route from line 5 on, a line each, without the file's name.
-fn said(route: &str) -> Vec<String> {
+pub(crate) fn said(route: &str) -> Vec<String> {
     let file = format!(
         "listen = [{{ address = \"127.0.0.1:8080\" }}, {{ address = \"127.0.0.1:1\", tcp = \"db\", name = \"bytes\" }}]\n\
          upstream.app.servers = [\"http://a\"]\nupstream.db.servers = [\"tcp://b:1\"]\n[[route]]\n{route}"

@@ -20,7 +20,9 @@ impl AskedNames {
             NodeOperation::Field(family, _) | NodeOperation::AnyField(family, ..) => {
                 Self { families: 1 << *family as u8, ..Self::default() }
             }
-            NodeOperation::Matches(..) => Self { has_pattern: true, ..Self::default() },
+            NodeOperation::Matches(..) | NodeOperation::ReplaceFirst(..) => {
+                Self { has_pattern: true, ..Self::default() }
+            }
             NodeOperation::Lookup(..) | NodeOperation::InMap(..) => Self { has_map: true, ..Self::default() },
             NodeOperation::Definition(definition) => definition.0.asked,
             _ => Self::default(),
@@ -39,6 +41,10 @@ impl AskedNames {
 
     pub(crate) fn has_fact(self, fact: Fact) -> bool {
         self.facts & (1 << fact as u64) != 0
+    }
+
+    pub(crate) fn has_only(self, fact: Fact) -> bool {
+        self.facts == 1 << fact as u64 && self.families == 0 && !self.has_map
     }
 
     pub(crate) fn has_family(self, family: FactFamily) -> bool {

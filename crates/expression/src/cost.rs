@@ -2,6 +2,7 @@
 //!
 //! A step is one node, 64 bytes of text that are read or written, or 8 bytes that a small regular expression reads.
 
+use crate::digest::DIGEST_BYTES_MAX;
 use crate::facts::FactFamily;
 use crate::fault::{ExpressionFault, Span};
 use crate::limits::ExpressionLimits;
@@ -10,6 +11,9 @@ use crate::value::ValueType;
 
 const BYTES_PER_STEP: u64 = 64;
 const PATTERN_BYTES_PER_STEP: u64 = 8;
+/// A digest reads so many bytes in a step, and takes some for its last block.
+const DIGEST_BYTES_PER_STEP: u64 = 8;
+const DIGEST_STEPS: u64 = 16;
 /// Steps to find a field in a head, or a key in a map.
 const LOOKUP_STEPS: u64 = 4;
 /// The longest integer or address, as a text.
@@ -97,9 +101,11 @@ fn longest(operation: &NodeOperation, lengths: &[u64], value_bytes: u64) -> u64 
             lengths.iter().fold(0, |sum: u64, length| sum.saturating_add(*length))
         }
         NodeOperation::ChangeCase(..) | NodeOperation::Piece(..) => lengths[0],
+        NodeOperation::ReplaceFirst(_, _, by) => lengths[0].saturating_add(by.len() as u64),
         NodeOperation::Choose(_) => lengths[1].max(lengths[2]),
         NodeOperation::Default(_) => lengths[0].max(lengths[1]),
         NodeOperation::Write(_) => WRITTEN_BYTES_MAX,
+        NodeOperation::Hash(..) => DIGEST_BYTES_MAX,
         _ => value_bytes,
     }
 }
@@ -107,7 +113,11 @@ fn longest(operation: &NodeOperation, lengths: &[u64], value_bytes: u64) -> u64 
 /// The bytes that an operation appends to the scratch space.
 fn writes(operation: &NodeOperation, longest: u64, value_bytes: u64) -> u64 {
     match operation {
-        NodeOperation::Concatenate(_) | NodeOperation::ChangeCase(..) | NodeOperation::Write(_) => longest,
+        NodeOperation::Concatenate(_)
+        | NodeOperation::ChangeCase(..)
+        | NodeOperation::ReplaceFirst(..)
+        | NodeOperation::Hash(..)
+        | NodeOperation::Write(_) => longest,
         NodeOperation::Field(FactFamily::RequestQuery, _)
         | NodeOperation::AnyField(FactFamily::RequestQuery, ..) => value_bytes,
         _ => 0,
@@ -132,6 +142,11 @@ pub(crate) fn own_steps(operation: &NodeOperation, lengths: &[u64], value_bytes:
         NodeOperation::Among(_, Constants::Numbers(numbers)) => halvings(numbers.len()),
         NodeOperation::InNetworks(_, networks) => halvings(networks.len()),
         NodeOperation::Matches(_, pattern) => length(0) / PATTERN_BYTES_PER_STEP * pattern.weight(),
+        NodeOperation::Hash(..) => length(0) / DIGEST_BYTES_PER_STEP + DIGEST_STEPS,
+        // A search for the end of the match, one for its start, and a copy.
+        NodeOperation::ReplaceFirst(_, pattern, _) => {
+            2 * (length(0) / PATTERN_BYTES_PER_STEP * pattern.weight()) + length(0) / BYTES_PER_STEP
+        }
         NodeOperation::Search(TextSearch::Contains, ..) => all() / BYTES_PER_STEP,
         NodeOperation::Search(..) => length(1) / BYTES_PER_STEP,
         NodeOperation::Concatenate(_) | NodeOperation::ChangeCase(..) | NodeOperation::Piece(..) => {

@@ -8,8 +8,10 @@ use std::net::IpAddr;
 use memchr::memmem;
 
 use crate::calendar;
+use crate::digest;
 use crate::facts::{FactFamily, Facts, Key};
 use crate::node::{CaseMapping, Constants, Finder, Node, NodeComparison, NodeOperation, TextSearch};
+use crate::pattern::Pattern;
 use crate::value::{Value, ValueType};
 
 /// An evaluation under way.
@@ -256,6 +258,17 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
                 let text = self.text(part)?;
                 Some(self.in_case(text, *case))
             }
+            NodeOperation::Hash(part, kind, form) => {
+                let text = self.text(part)?;
+                let made = digest::digest(*kind, *form, text.for_scratch(self.scratch));
+                let start = self.scratch.len();
+                self.scratch.extend_from_slice(made.as_bytes());
+                Some(Bytes::Written(start, self.scratch.len()))
+            }
+            NodeOperation::ReplaceFirst(part, pattern, by) => {
+                let text = self.text(part)?;
+                Some(self.replaced(text, pattern, by))
+            }
             NodeOperation::Piece(part, separator, number) => {
                 let text = self.text(part)?;
                 let (start, end) = piece(text.for_scratch(self.scratch), separator, *number)?;
@@ -305,6 +318,30 @@ impl<'a, 's, F: Facts + ?Sized> Evaluation<'a, 's, F> {
             }
         }
         Some(())
+    }
+
+    /// A text with `by` in place of the first match. It is not copied if only one of its ends is cut off.
+    fn replaced(&mut self, text: Bytes<'a>, pattern: &Pattern, by: &[u8]) -> Bytes<'a> {
+        let whole = text.for_scratch(self.scratch);
+        let (Some(found), length) = (pattern.first_in(whole), whole.len()) else { return text };
+        match (found.start, found.end) {
+            (0, end) if by.is_empty() => return text.slice(end, length),
+            (start, end) if by.is_empty() && end == length => return text.slice(0, start),
+            _ => {}
+        }
+        let start = self.scratch.len();
+        for (part, between) in [(0..found.start, by), (found.end..length, &b""[..])] {
+            match text {
+                Bytes::Borrowed(bytes) => {
+                    self.scratch.extend_from_slice(bytes.get(part).unwrap_or_default());
+                }
+                Bytes::Written(first, _) => {
+                    self.scratch.extend_from_within(first + part.start..first + part.end);
+                }
+            }
+            self.scratch.extend_from_slice(between);
+        }
+        Bytes::Written(start, self.scratch.len())
     }
 
     /// A text with its letters changed: in place if it was built here, unchanged if it has none to change.

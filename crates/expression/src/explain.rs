@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::calendar;
 use crate::cost::own_steps;
+use crate::digest;
 use crate::evaluate::{decode, parse_integer, quotient};
 use crate::facts::{FactFamily, Facts, Key};
 use crate::node::{CaseMapping, Constants, Node, NodeComparison, NodeOperation, TextSearch};
@@ -293,6 +294,16 @@ impl<F: Facts + ?Sized> Walk<'_, F> {
             }
             NodeOperation::ChangeCase(CaseMapping::Upper, _) => {
                 Some(Owned::Text(first?.text()?.to_ascii_uppercase()))
+            }
+            NodeOperation::Hash(_, kind, form) => {
+                Some(Owned::Text(digest::digest(*kind, *form, &first?.text()?).as_bytes().to_vec()))
+            }
+            NodeOperation::ReplaceFirst(_, pattern, by) => {
+                let text = first?.text()?;
+                Some(Owned::Text(match pattern.first_in(&text) {
+                    Some(found) => [&text[..found.start], by, &text[found.end..]].concat(),
+                    None => text,
+                }))
             }
             NodeOperation::Piece(_, separator, number) => pieces(&first?.text()?, separator, *number),
             NodeOperation::Write(_) => Some(Owned::Text(first?.borrowed().to_string().into_bytes())),

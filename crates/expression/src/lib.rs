@@ -29,6 +29,8 @@ mod calendar;
 mod networks;
 /// Regular expressions.
 mod pattern;
+/// Digests of texts.
+mod digest;
 /// The checked tree.
 mod node;
 /// Names and types: syntax to the checked tree.
@@ -200,6 +202,11 @@ impl Expression {
     /// Whether the value may depend on this fact.
     pub fn asks_for(&self, fact: Fact) -> bool {
         self.asked.has_fact(fact)
+    }
+
+    /// Whether the value depends on this fact and on nothing else but constants.
+    pub fn asks_only_for(&self, fact: Fact) -> bool {
+        self.asked.has_only(fact)
     }
 
     /// Whether the value may depend on a text of this family.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use crate::calendar::CalendarPart;
+use crate::digest::{DigestForm, DigestKind};
 use crate::facts::{Fact, FactFamily, Key};
 use crate::fault::Span;
 use crate::networks::NetworkSet;
@@ -83,6 +84,10 @@ pub(crate) enum NodeOperation {
     Field(FactFamily, Key),
     Concatenate(Box<[Node]>),
     ChangeCase(CaseMapping, Box<Node>),
+    /// The digest of a text.
+    Hash(Box<Node>, DigestKind, DigestForm),
+    /// A text with another one in place of the first match of a pattern.
+    ReplaceFirst(Box<Node>, Pattern, Box<[u8]>),
     /// A piece of a text between separators, by its number.
     Piece(Box<Node>, Box<[u8]>, u32),
     /// `string(INTEGER)` or `string(ADDRESS)`.
@@ -259,6 +264,8 @@ impl Node {
             | NodeOperation::ParseInteger(part)
             | NodeOperation::PartOfTime(part, _, _)
             | NodeOperation::ChangeCase(_, part)
+            | NodeOperation::ReplaceFirst(part, _, _)
+            | NodeOperation::Hash(part, _, _)
             | NodeOperation::Piece(part, _, _)
             | NodeOperation::Write(part) => from_ref(part),
             NodeOperation::Fact(_)

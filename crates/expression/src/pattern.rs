@@ -3,6 +3,7 @@
 //! Matching takes time linear in the text. The cost of compiling, and of the compiled pattern, is limited.
 
 use std::fmt;
+use std::ops::Range;
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -57,6 +58,11 @@ impl Pattern {
     /// The factor of the cost of a search.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// The place of the first match.
+    pub(crate) fn first_in(&self, text: &[u8]) -> Option<Range<usize>> {
+        self.regex.find(text).map(|found| found.range())
     }
 
     #[inline]

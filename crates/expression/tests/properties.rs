@@ -48,6 +48,8 @@ enum Text {
     Join(Vec<Text>),
     Lower(Box<Text>),
     Upper(Box<Text>),
+    /// With two dots in place of its first letter or digit.
+    Replaced(Box<Text>),
     Piece(Box<Text>, u32, Box<Text>),
     Write(Box<Number>),
     Choose(Box<Condition>, Box<[Text; 2]>),
@@ -190,6 +192,7 @@ impl Text {
             }
             Self::Lower(part) => format!("{}.lowerAscii()", part.written()),
             Self::Upper(part) => format!("{}.upperAscii()", part.written()),
+            Self::Replaced(part) => format!("{}.replaceFirst(\"[a-zA-Z0-9]\", \"..\")", part.written()),
             Self::Piece(part, 0, _) => format!("{}.split(\",\")[0]", part.written()),
             Self::Piece(part, number, default) => {
                 format!("({}.split(\",\")[{number}] ?? {})", part.written(), default.written())
@@ -215,6 +218,13 @@ impl Text {
             Self::Join(parts) => parts.iter().flat_map(|part| part.value(exchange)).collect(),
             Self::Lower(part) => part.value(exchange).to_ascii_lowercase(),
             Self::Upper(part) => part.value(exchange).to_ascii_uppercase(),
+            Self::Replaced(part) => {
+                let mut text = part.value(exchange);
+                if let Some(place) = text.iter().position(u8::is_ascii_alphanumeric) {
+                    text.splice(place..=place, *b"..");
+                }
+                text
+            }
             Self::Piece(part, number, default) => {
                 let text = part.value(exchange);
                 let piece = text.split(|byte| *byte == b',').nth(*number as usize).map(<[u8]>::to_vec);
@@ -273,6 +283,7 @@ fn text(depth: u32) -> BoxedStrategy<Text> {
         2 => prop::collection::vec(text(depth - 1), 2..4).prop_map(Text::Join),
         1 => inner().prop_map(Text::Lower),
         1 => inner().prop_map(Text::Upper),
+        1 => inner().prop_map(Text::Replaced),
         1 => (inner(), 0..3_u32, inner()).prop_map(|(text, number, default)| Text::Piece(text, number, default)),
         1 => number(depth - 1).prop_map(|number| Text::Write(Box::new(number))),
         1 => (condition(depth - 1), text(depth - 1), text(depth - 1))

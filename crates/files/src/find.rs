@@ -6,10 +6,15 @@ use crate::path::PathForm;
 use crate::root::{MayBlock, OpenError, OpenFile, OpenedPath, Root};
 use crate::siblings::{SIBLINGS, extension};
 
+/// The path of the request in a place that is tried.
+const REQUEST_PATH: &str = "$path";
+
 #[derive(Debug, Clone, Copy)]
 pub struct FileRoots<'a> {
     /// Names of index files, in the order in which they are tried.
     pub index: &'a [String],
+    /// Places that are tried in order, such as `$path.html`; none for the path itself, or the index of its directory.
+    pub tries: &'a [String],
     /// File to send when no other matches, relative to the root.
     pub fallback: Option<&'a str>,
     /// Whether a request without a file goes elsewhere. Then a directory from which nothing is sent counts as missing.
@@ -66,47 +71,137 @@ pub fn find(
     places: &FileRoots<'_>,
     waits: MayBlock,
 ) -> Result<PathMatch, OpenError> {
-    let open = |path: &[u8]| match places.is_script(path) {
-        true => Err(OpenError::NotFound),
-        false => root.file(path, places.links, waits),
-    };
-    let is_there = |path: &[u8]| match root.file(path, places.links, waits) {
-        Ok(OpenedPath::File(_)) => Ok(true),
-        Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => Ok(false),
-        Err(error) => Err(error),
-    };
-    let found = match form {
-        PathForm::File => match open(path) {
-            Ok(OpenedPath::File(file)) => Some((path.to_vec(), file)),
-            // The slash is only worth a redirect if something is sent below it.
-            Ok(OpenedPath::Directory) if places.goes_on => match index(path, places, open, is_there)? {
-                IndexMatch::Script => return Err(OpenError::NotFound),
-                IndexMatch::None if !places.lists => None,
-                _ => return Ok(PathMatch::WithoutSlash),
-            },
-            Ok(OpenedPath::Directory) => return Ok(PathMatch::WithoutSlash),
-            Err(OpenError::NotFound) => None,
-            Err(error) => return Err(error),
-        },
-        PathForm::Directory => match index(path, places, open, is_there)? {
-            IndexMatch::File(path, file) => Some((path, file)),
-            IndexMatch::Script => return Err(OpenError::NotFound),
-            IndexMatch::None if places.lists && matches!(open(path), Ok(OpenedPath::Directory)) => {
-                return Ok(PathMatch::Directory);
-            }
-            IndexMatch::None => None,
-        },
+    let finder = Finder { root, places, waits };
+    let found = match places.tries {
+        [] => finder.at_path(path, form)?,
+        tries => finder.first_of(tries, path, form)?,
     };
     let (path, file) = match (found, places.fallback) {
-        (Some(found), _) => found,
-        (None, Some(fallback)) => match open(fallback.as_bytes())? {
-            OpenedPath::File(file) => (fallback.as_bytes().to_vec(), file),
-            OpenedPath::Directory => return Err(OpenError::NotFound),
+        (Step::File(path, file), _) => (path, file),
+        (Step::End(found), _) => return Ok(found),
+        (Step::Next, Some(fallback)) => match finder.file(fallback.as_bytes().to_vec())? {
+            Step::File(path, file) => (path, file),
+            _ => return Err(OpenError::NotFound),
         },
-        (None, None) => return Err(OpenError::NotFound),
+        (Step::Next, None) => return Err(OpenError::NotFound),
     };
-    let siblings = if places.precompressed { siblings(&path, open)? } else { Vec::new() };
+    let siblings = if places.precompressed { siblings(&path, |path| finder.open(path))? } else { Vec::new() };
     Ok(PathMatch::File(FoundFile { path, file, siblings }))
+}
+
+/// The result of one place.
+enum Step {
+    File(Vec<u8>, OpenFile),
+    /// A directory, listed or without its slash.
+    End(PathMatch),
+    /// Nothing is there, so the next place is tried.
+    Next,
+}
+
+struct Finder<'f> {
+    root: &'f Root,
+    places: &'f FileRoots<'f>,
+    waits: MayBlock,
+}
+
+impl Finder<'_> {
+    fn open(&self, path: &[u8]) -> Result<OpenedPath, OpenError> {
+        match self.places.is_script(path) {
+            true => Err(OpenError::NotFound),
+            false => self.root.file(path, self.places.links, self.waits),
+        }
+    }
+
+    /// Tries places in order. `$path` in one is the path of the request; only one that ends in `$path/` is a directory.
+    fn first_of(&self, tries: &[String], path: &[u8], form: PathForm) -> Result<Step, OpenError> {
+        for tried in tries {
+            let step = match (tried.split_once(REQUEST_PATH), form) {
+                (None, _) => self.file(joined("", tried.as_bytes(), ""))?,
+                (Some((before, "/")), PathForm::Directory) => self.directory(&joined(before, path, ""))?,
+                (Some((before, "/")), PathForm::File) => self.without_slash(&joined(before, path, ""))?,
+                (Some((before, after)), PathForm::File) => self.file(joined(before, path, after))?,
+                (Some((before, after)), _) if after.starts_with('/') => {
+                    self.file(joined(before, path, after))?
+                }
+                // A path that ends in a slash is no file, nor is one with more behind its slash.
+                (Some(_), PathForm::Directory) => Step::Next,
+            };
+            if !matches!(step, Step::Next) {
+                return Ok(step);
+            }
+        }
+        Ok(Step::Next)
+    }
+
+    fn at_path(&self, path: &[u8], form: PathForm) -> Result<Step, OpenError> {
+        match form {
+            PathForm::Directory => self.directory(path),
+            PathForm::File => match self.file(path.to_vec())? {
+                Step::Next => self.without_slash(path),
+                step => Ok(step),
+            },
+        }
+    }
+
+    fn file(&self, path: Vec<u8>) -> Result<Step, OpenError> {
+        match self.open(&path) {
+            Ok(OpenedPath::File(file)) => Ok(Step::File(path, file)),
+            Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => Ok(Step::Next),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A directory whose path lacks the slash.
+    fn without_slash(&self, path: &[u8]) -> Result<Step, OpenError> {
+        match self.open(path) {
+            Ok(OpenedPath::Directory) => {}
+            Ok(OpenedPath::File(_)) | Err(OpenError::NotFound) => return Ok(Step::Next),
+            Err(error) => return Err(error),
+        }
+        // The slash is only worth a redirect if something is sent below it.
+        if self.places.goes_on {
+            match self.index(path)? {
+                IndexMatch::Script => return Err(OpenError::NotFound),
+                IndexMatch::None if !self.places.lists => return Ok(Step::Next),
+                _ => {}
+            }
+        }
+        Ok(Step::End(PathMatch::WithoutSlash))
+    }
+
+    fn directory(&self, path: &[u8]) -> Result<Step, OpenError> {
+        match self.index(path)? {
+            IndexMatch::File(path, file) => Ok(Step::File(path, file)),
+            IndexMatch::Script => Err(OpenError::NotFound),
+            IndexMatch::None if self.places.lists && matches!(self.open(path), Ok(OpenedPath::Directory)) => {
+                Ok(Step::End(PathMatch::Directory))
+            }
+            IndexMatch::None => Ok(Step::Next),
+        }
+    }
+
+    /// Opens the first index file that exists.
+    fn index(&self, directory: &[u8]) -> Result<IndexMatch, OpenError> {
+        for name in self.places.index {
+            let path = match directory {
+                b"." => name.as_bytes().to_vec(),
+                directory => [directory, b"/", name.as_bytes()].concat(),
+            };
+            if self.places.is_script(&path) {
+                match self.root.file(&path, self.places.links, self.waits) {
+                    Ok(OpenedPath::File(_)) => return Ok(IndexMatch::Script),
+                    Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            match self.open(&path) {
+                Ok(OpenedPath::File(file)) => return Ok(IndexMatch::File(path, file)),
+                Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(IndexMatch::None)
+    }
 }
 
 /// The index of a directory.
@@ -117,31 +212,17 @@ enum IndexMatch {
     None,
 }
 
-/// Opens the first index file that exists.
-fn index(
-    directory: &[u8],
-    places: &FileRoots<'_>,
-    open: impl Fn(&[u8]) -> Result<OpenedPath, OpenError>,
-    is_there: impl Fn(&[u8]) -> Result<bool, OpenError>,
-) -> Result<IndexMatch, OpenError> {
-    for name in places.index {
-        let path = match directory {
-            b"." => name.as_bytes().to_vec(),
-            directory => [directory, b"/", name.as_bytes()].concat(),
-        };
-        if places.is_script(&path) {
-            match is_there(&path)? {
-                true => return Ok(IndexMatch::Script),
-                false => continue,
-            }
-        }
-        match open(&path) {
-            Ok(OpenedPath::File(file)) => return Ok(IndexMatch::File(path, file)),
-            Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => {}
-            Err(error) => return Err(error),
-        }
+/// The path of a place, relative to the root. `.` is the path of the root itself.
+fn joined(before: &str, path: &[u8], after: &str) -> Vec<u8> {
+    let before = before.trim_start_matches('/');
+    let path = if path == b"." { b"" } else { path };
+    let between: &[u8] = if before.is_empty() || path.is_empty() { b"" } else { b"/" };
+    let joined = [before.as_bytes(), between, path, after.as_bytes()].concat();
+    match joined.strip_prefix(b"/") {
+        Some(rest) => rest.to_vec(),
+        None if joined.is_empty() => b".".to_vec(),
+        None => joined,
     }
-    Ok(IndexMatch::None)
 }
 
 fn siblings(
@@ -171,6 +252,7 @@ mod tests {
     fn places() -> FileRoots<'static> {
         FileRoots {
             index: INDEX,
+            tries: INDEX,
             fallback: None,
             goes_on: false,
             scripts: None,
@@ -239,6 +321,12 @@ mod tests {
         let listed_beside_scripts = FileRoots { lists: true, ..beside_scripts };
         let index_gone = ["gone.php".to_owned(), "app.html".to_owned()];
         let without_script = FileRoots { index: &index_gone, ..beside_scripts };
+        let extended = ["$path", "$path.html", "$path/index.htm"].map(str::to_owned);
+        let extended = FileRoots { tries: &extended, ..plain };
+        let folders = ["/docs$path", "$path/", "/page"].map(str::to_owned);
+        let folders = FileRoots { tries: &folders, index: &index, ..plain };
+        let folder_first = ["/docs$path/", "$path"].map(str::to_owned);
+        let folder_first = FileRoots { tries: &folder_first, index: &index, goes_on: true, ..plain };
         let all = FileRoots { fallback: Some("app.html"), lists: true, precompressed: true, ..indexed };
         for (path, form, places, expected) in [
             ("page", File, plain, "page"),
@@ -277,6 +365,21 @@ mod tests {
             (".", Directory, without_script, "app.html"),
             ("page", File, beside_scripts, "page br gzip"),
             ("php", File, beside_scripts, "not found"),
+            ("page", File, extended, "page"),
+            ("app", File, extended, "app.html"),
+            ("app", Directory, extended, "not found"),
+            ("docs", File, extended, "docs/index.htm"),
+            ("docs", Directory, extended, "docs/index.htm"),
+            ("empty", File, extended, "not found"),
+            (".", Directory, extended, "not found"),
+            ("index.htm", File, folders, "docs/index.htm"),
+            ("docs", File, folders, "without slash"),
+            ("docs", Directory, folders, "docs/index.htm"),
+            ("gone", File, folders, "page"),
+            (".", Directory, folders, "page"),
+            (".", Directory, folder_first, "docs/index.htm"),
+            ("page", File, folder_first, "page"),
+            ("empty", File, folder_first, "not found"),
             ("page", File, all, "page br gzip"),
             ("gone", File, all, "app.html"),
             ("gone", Directory, all, "app.html"),

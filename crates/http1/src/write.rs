@@ -159,7 +159,9 @@ fn odd_length(head: &RequestHead, bytes: &[u8], framing: BodyFraming) -> Option<
         // A buffered body has a length, although the client sent it in chunks.
         return matches!(framing, BodyFraming::Length(_)).then_some(length);
     };
-    (value.len() > 1 && value[0] == b'0').then_some(length)
+    // A discarded body has none of the length that the client announced.
+    let is_discarded = framing == BodyFraming::Length(0) && value != b"0";
+    (is_discarded || value.len() > 1 && value[0] == b'0').then_some(length)
 }
 
 fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {

@@ -162,6 +162,7 @@ impl OldConfiguration {
     pub(crate) fn has_cache(&self) -> bool {
         fn is_stored(statement: &Statement) -> bool {
             ["proxy_cache", "fastcgi_cache"].contains(&statement.name.as_str()) && statement.word(0) != "off"
+                || statement.name == "http-request" && statement.word(0) == "cache-use"
                 || statement.inner().iter().any(is_stored)
         }
         self.peer == OldProxy::Varnish || self.statements.iter().any(is_stored)

@@ -85,7 +85,7 @@ fn swap_case(letter: char) -> char {
 /// Texts that match an expression. Assertions of PCRE that Rust's expressions lack are left out.
 fn of_expression(pattern: &str, random: &mut Random) -> Vec<String> {
     let parsed = regex_syntax::parse(pattern).ok();
-    let parsed = parsed.or_else(|| regex_syntax::parse(&without_assertions(pattern)).ok());
+    let parsed = parsed.or_else(|| regex_syntax::parse(&adapt::without_assertions(pattern)).ok());
     let Some(hir) = parsed else { return Vec::new() };
     let mut texts = Vec::new();
     for _ in 0..3 {
@@ -96,27 +96,6 @@ fn of_expression(pattern: &str, random: &mut Random) -> Vec<String> {
         }
     }
     texts
-}
-
-/// Removes `(?!…)`, `(?=…)`, `(?<!…)` and `(?<=…)`.
-fn without_assertions(pattern: &str) -> String {
-    let mut rest = pattern;
-    let mut made = String::new();
-    while let Some(start) = ["(?!", "(?=", "(?<!", "(?<="].iter().filter_map(|sign| rest.find(sign)).min() {
-        made += &rest[..start];
-        let mut depth = 0;
-        let end = rest[start..].char_indices().find(|(_, letter)| {
-            depth += match letter {
-                '(' => 1,
-                ')' => -1,
-                _ => 0,
-            };
-            depth == 0
-        });
-        let Some((length, _)) = end else { return made };
-        rest = &rest[start + length + 1..];
-    }
-    made + rest
 }
 
 fn write(hir: &Hir, random: &mut Random, text: &mut String) {

@@ -547,7 +547,7 @@ fn write_content<'a>(out: &mut Vec<u8>, facts: FailureFacts, told: &FailureHead<
     begin(out, facts.status);
     match told.page {
         Some(page) => {
-            push_content(out, facts.status, page.content_type, &page.body);
+            push_content(out, facts.status, &page.content_type, &page.body);
             &page.body
         }
         None => {

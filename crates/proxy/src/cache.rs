@@ -229,11 +229,18 @@ async fn ask_server(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<After
 /// Sends the request on the path that the look-up has chosen.
 async fn ask_for(exchange: &mut Exchange<'_, '_>, mut miss: Miss) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Some(ask) = CacheRequest::new(ctx, routed, &exchange.memory.request) else {
+    let Some(mut ask) = CacheRequest::new(ctx, routed, &exchange.memory.request) else {
         let reply = forward::forward(exchange).await?;
         return respond::respond(exchange, reply).await;
     };
     miss.owner = peers::owner(ctx, routed, &exchange.memory.request, &ask);
+    let min_uses = ask.policy.min_uses;
+    // The owner counts its own.
+    ask.is_rare = min_uses > 1
+        && miss.found.is_none()
+        && miss.owner.is_none()
+        && miss.path_to_server != ServerPath::Change
+        && ask.cache.store.count_use(ask.key, |vary| ask.variant(vary, &exchange.memory.request)) < min_uses;
     match miss.path_to_server {
         // Another instance owns the response, so it is not stored here unless it is hot. Waiting for other requests
         // would gain nothing.
@@ -243,6 +250,11 @@ async fn ask_for(exchange: &mut Exchange<'_, '_>, mut miss: Miss) -> Result<Afte
         ServerPath::Fetch if miss.owner.is_some_and(|owner| !owner.is_hot) => {
             pass::pass(exchange, &ask, miss).await
         }
+        ServerPath::Fetch if ask.is_rare && miss.may_be_on_disk => {
+            fetch::ask_disk(exchange, &ask, miss).await
+        }
+        // No other request waits for a response that is not stored.
+        ServerPath::Fetch if ask.is_rare => pass::pass(exchange, &ask, miss).await,
         ServerPath::Fetch => fetch::ask(exchange, &ask, miss).await,
         ServerPath::Pass if miss.may_be_on_disk => fetch::ask_disk(exchange, &ask, miss).await,
         ServerPath::Pass => pass::pass(exchange, &ask, miss).await,
@@ -259,6 +271,8 @@ struct CacheRequest<'a> {
     key: CacheKey,
     passing: Passing,
     now_ms: u64,
+    /// Whether the response is requested too rarely to be stored.
+    is_rare: bool,
 }
 
 /// The values in the cache key of a request.
@@ -302,7 +316,7 @@ impl<'a> CacheRequest<'a> {
         if passing.tells_user {
             asked = asked.with_authorization();
         }
-        Some(Self { cache, policy, asked, key, passing, now_ms: ctx.worker.unix_ms() })
+        Some(Self { cache, policy, asked, key, passing, now_ms: ctx.worker.unix_ms(), is_rare: false })
     }
 
     fn look(&self, request: &CurrentRequest) -> Option<Arc<Object>> {
@@ -449,7 +463,7 @@ impl<'a> CacheRequest<'a> {
 
     /// Whether the response to a request that is sent separately may be stored, if its directives permit.
     fn may_store(&self) -> bool {
-        self.asked.method == Method::Get && self.asked.may_be_answered()
+        !self.is_rare && self.asked.method == Method::Get && self.asked.may_be_answered()
     }
 
     fn report(&self, ctx: &ExchangeContext<'_>, handling: Handling) -> CacheReport {

@@ -328,6 +328,7 @@ fn places(files: &RouteFiles) -> FileRoots<'_> {
     let settings = &files.settings;
     FileRoots {
         index: &settings.index,
+        tries: &settings.tries,
         fallback: settings.fallback.as_deref(),
         goes_on: settings.otherwise.is_some(),
         scripts: files.scripts.as_deref(),

@@ -250,7 +250,8 @@ impl PageFor {
         }
     }
 
-    fn statuses(self) -> RangeInclusive<u16> {
+    /// The statuses, all of errors unless it is a single one.
+    pub fn statuses(self) -> RangeInclusive<u16> {
         match self {
             Self::Status(status) => status..=status,
             Self::ClientErrors => FIRST_ERROR..=499,

@@ -104,6 +104,12 @@ impl Variable {
             Self::Scheme => write(values.scheme.as_bytes()),
             Self::ClientAddress => write_number(request.client.to_canonical(), write),
             Self::RequestId => write(values.request_id),
+            Self::Hostname => write(values.hostname.as_bytes()),
+            Self::UnixSeconds => {
+                let now_ms = (values.unix_ms)();
+                write_number(format_args!("{}.{:03}", now_ms / 1000, now_ms % 1000), write);
+            }
+            Self::UnixMilliseconds => write_number((values.unix_ms)(), write),
             Self::User => write(values.user.as_bytes()),
             Self::Route => write(values.route.as_bytes()),
             Self::Upstream => write(values.upstream.as_bytes()),
@@ -348,6 +354,8 @@ mod tests {
             captures: captures.as_ref(),
             tls,
             request_id: b"7f",
+            hostname: "edge-1",
+            unix_ms: || 1_796_107_142_071,
             user: "me",
             route: "shop",
             upstream: "app",
@@ -381,6 +389,7 @@ mod tests {
             ("$path|$query|$path_and_query", "/a%20b|x=1&y=%0d%0A+z|/a%20b?x=1&y=%0d%0A+z"),
             ("$method $scheme", "GET https"),
             ("$client_address", "192.0.2.1"),
+            ("$hostname t=$time.unix_ms $time.unix", "edge-1 t=1796107142071 1796107142.071"),
             ("$request_id $user $route $upstream $server $status", "7f me shop app 10.0.0.1:80 404"),
             ("$header.x-a", "1, 2"),
             ("$header.X-Bad", "a  Set-Cookie: x= y"),

@@ -99,7 +99,7 @@ pub use limit::{
     RateLimiter, RateVerdict, ShareStanding, SharedIdentity, Spent,
 };
 pub use location::{LocationRewrite, MappedUrls, url_of_refresh};
-pub use named_values::{NamedValues, TemplateScope, is_variable};
+pub use named_values::{NamedValues, OfClient, TemplateScope, is_variable};
 pub use network::{Networks, network_of};
 pub use path::{doubts, has_dot_segments};
 pub use pattern::{BytePattern, Captures, PATTERN_BYTES_MAX, PatternError};
@@ -112,11 +112,11 @@ pub use request::{FieldLookup, NoFields, RequestParts, cookie, cookie_value, par
 pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, RouteRule, ValueRule};
 pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
-pub use sign_in::SignIn;
+pub use sign_in::{RETURN_PARAMETER, SignIn};
 pub use split::{CONDITIONAL_BRANCHES_MAX, Split, SplitChoice, SplitShare};
 pub use table::RouteTable;
 pub use template::{
-    ContentSyntax, OfClient, RouteTemplate, TEMPLATE_BYTES_MAX, TemplateError, TemplateFault, TemplateStage,
+    ContentSyntax, RouteTemplate, TEMPLATE_BYTES_MAX, TemplateError, TemplateFault, TemplateStage,
     TemplateToken, TemplateUse, VARIABLES, token,
 };
 pub use token::{ClaimRules, TokenSource, without_parameter};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, Fact, FactFamily};
+use expression::{ExchangeStage, Expression, Fact, FactFamily, ValueType};
 
 use crate::pattern::BytePattern;
 use crate::template::VARIABLES;
@@ -106,6 +106,17 @@ pub fn is_variable(name: &str) -> bool {
     all.any(|known| known == name)
 }
 
+/// A variable whose value may differ between clients that request one URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfClient<'t> {
+    Header(&'t [u8]),
+    Cookie(&'t [u8]),
+    /// A named expression, as expressions write it: `values.app`.
+    Value(&'t str),
+    /// Another variable, as it is written.
+    Other(&'static str),
+}
+
 /// Whether the value may differ between clients that request one URL.
 pub(crate) fn is_of_client(value: &Expression) -> bool {
     // A stored response has one server and one head for all clients.
@@ -132,4 +143,9 @@ pub(crate) fn is_of_client(value: &Expression) -> bool {
 /// Whether the value may depend on who the client is.
 pub(crate) fn is_of_user(value: &Expression) -> bool {
     value.asks_for(Fact::ClientUser) || value.asks_for_family(FactFamily::JwtClaims)
+}
+
+/// Whether a value is a text of the requested host only, such as the host without `www.`.
+pub(crate) fn is_of_host(value: &Expression) -> bool {
+    value.kind().of == ValueType::Text && value.asks_only_for(Fact::RequestHost)
 }

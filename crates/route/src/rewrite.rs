@@ -4,13 +4,13 @@
 
 use expression::ExchangeStage;
 
-use crate::named_values::{NamedValues, TemplateScope};
+use crate::named_values::{NamedValues, OfClient, TemplateScope};
 use crate::path::{LenientPath, canonical_text, end_of_prefix, end_of_text, has_dot_segments};
 use crate::pattern::BytePattern;
 use crate::prefixes::canonical_prefix;
 use crate::readings::{self, READ_BYTES_MAX};
 use crate::request::FieldLookup;
-use crate::template::{OfClient, RouteTemplate, TemplateError, TemplateStage, TemplateUse};
+use crate::template::{RouteTemplate, TemplateError, TemplateStage, TemplateUse};
 use crate::variable_values::VariableValues;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

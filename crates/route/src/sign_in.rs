@@ -8,32 +8,32 @@ use crate::rewrite::NotAHost;
 use crate::template::{RouteTemplate, TemplateError, TemplateFault, TemplateStage, TemplateUse};
 use crate::variable_values::VariableValues;
 
-/// The parameter with the requested URL, a convention of nginx users' sign-in pages.
-const RETURN: &[u8] = b"rd";
+/// The usual parameter with the requested URL, a convention of nginx users' sign-in pages.
+pub const RETURN_PARAMETER: &str = "rd";
 
 /// The URL of a sign-in page, such as `https://$host/oauth2/start`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignIn {
     page: RouteTemplate,
-    /// Whether the template contains the parameter `rd`.
-    returns: bool,
+    /// The parameter to add; `None` if the template contains it, or none is wanted.
+    added: Option<Box<str>>,
 }
 
 impl SignIn {
-    /// Parses the URL. If it has no parameter `rd`, one with the requested URL is added.
+    /// Parses the URL. If it lacks the named parameter, one with the requested URL is added.
     ///
     /// # Errors
     /// The problem with the URL.
-    pub fn new(page: &str, values: &NamedValues) -> Result<Self, TemplateError> {
+    pub fn new(page: &str, parameter: Option<&str>, values: &NamedValues) -> Result<Self, TemplateError> {
         if let Some(offset) = page.find('#') {
             // Added parameters would become a part of the fragment.
             return Err(TemplateError { offset, fault: TemplateFault::Character('#') });
         }
         let query = page.split_once('?').map_or("", |(_, query)| query);
-        let returns = parameters(query.as_bytes()).any(|(name, _)| name == RETURN);
+        let has = |wanted: &str| parameters(query.as_bytes()).any(|(name, _)| name == wanted.as_bytes());
         Ok(Self {
             page: RouteTemplate::new(page, TemplateUse::Location, TemplateStage::Route, values)?,
-            returns,
+            added: parameter.filter(|wanted| !has(wanted)).map(Box::from),
         })
     }
 
@@ -54,7 +54,7 @@ impl SignIn {
     ) -> Result<(), NotAHost> {
         let start = out.len();
         self.page.fill(values, out);
-        if !self.returns {
+        if let Some(parameter) = &self.added {
             let written = &out[start..];
             let before: &[u8] = match written.last() {
                 Some(b'?' | b'&') => b"",
@@ -62,7 +62,7 @@ impl SignIn {
                 _ => b"?",
             };
             out.extend_from_slice(before);
-            out.extend_from_slice(RETURN);
+            out.extend_from_slice(parameter.as_bytes());
             out.push(b'=');
             write_parameter(url, out);
         }
@@ -100,7 +100,7 @@ mod tests {
             ("/start?rd=$scheme://$host$path", "/start?rd=https://shop.example/a%20b".to_owned()),
         ] {
             let mut out = b"Location: ".to_vec();
-            let location = SignIn::new(page, NamedValues::NONE).unwrap().location(
+            let location = SignIn::new(page, Some(RETURN_PARAMETER), NamedValues::NONE).unwrap().location(
                 &values,
                 b"https://shop.example:8443/a?x=1&y=%26",
                 &mut out,
@@ -108,9 +108,23 @@ mod tests {
             assert_eq!(location, Ok(()));
             assert_eq!(String::from_utf8(out).unwrap(), format!("Location: {expected}"), "{page}");
         }
+        for (page, parameter, expected) in [
+            ("/start?a=$path", Some("next"), format!("/start?a=/a%20b&next={back}")),
+            ("/start?next=$path", Some("next"), "/start?next=/a%20b".to_owned()),
+            ("/start?rd=1", Some("next"), format!("/start?rd=1&next={back}")),
+            ("https://$host/start?url=$path_and_query", None, {
+                "https://shop.example/start?url=/a%20b%3Fx%3D1%26y%3D%2526".to_owned()
+            }),
+            ("/start", None, "/start".to_owned()),
+        ] {
+            let mut out = Vec::new();
+            let page = SignIn::new(page, parameter, NamedValues::NONE).unwrap();
+            assert_eq!(page.location(&values, b"https://shop.example:8443/a?x=1&y=%26", &mut out), Ok(()));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
         let nowhere = VariableValues { host: b"", ..values };
         assert_eq!(
-            SignIn::new("https://$host/", NamedValues::NONE).unwrap().location(
+            SignIn::new("https://$host/", None, NamedValues::NONE).unwrap().location(
                 &nowhere,
                 b"",
                 &mut Vec::new()
@@ -125,7 +139,7 @@ mod tests {
             [("login", 0), ("//login.example", 0), ("/app#/login", 4), ("https://x$arg.y/", 15)]
         {
             assert_eq!(
-                SignIn::new(page, NamedValues::NONE).map_err(|error| error.offset),
+                SignIn::new(page, None, NamedValues::NONE).map_err(|error| error.offset),
                 Err(offset),
                 "{page}"
             );

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use expression::{ExchangeStage, Expression};
 
-use crate::named_values::{TemplateScope, is_of_client, is_of_user};
+use crate::named_values::{OfClient, TemplateScope, is_of_client, is_of_host, is_of_user};
 
 /// The longest template, as configured.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
 /// The names of all variables. Those ending in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
-pub const VARIABLES: [&str; 28] = [
+pub const VARIABLES: [&str; 31] = [
     "host",
     "port",
     "path",
@@ -22,6 +22,9 @@ pub const VARIABLES: [&str; 28] = [
     "scheme",
     "client_address",
     "request_id",
+    "hostname",
+    "time.unix",
+    "time.unix_ms",
     "user",
     "route",
     "upstream",
@@ -151,6 +154,9 @@ pub(crate) enum Variable {
     Scheme,
     ClientAddress,
     RequestId,
+    Hostname,
+    UnixSeconds,
+    UnixMilliseconds,
     User,
     Route,
     Upstream,
@@ -236,17 +242,6 @@ pub enum TemplateFault {
     InAuthority,
 }
 
-/// A variable whose value may differ between clients that request one URL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OfClient<'t> {
-    Header(&'t [u8]),
-    Cookie(&'t [u8]),
-    /// A named expression, as expressions write it: `values.app`.
-    Value(&'t str),
-    /// Another variable, as it is written.
-    Other(&'static str),
-}
-
 impl RouteTemplate {
     /// Variables whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
@@ -257,6 +252,8 @@ impl RouteTemplate {
                 Variable::Cookie(name) => OfClient::Cookie(name),
                 Variable::ClientAddress => OfClient::Other("$client_address"),
                 Variable::RequestId => OfClient::Other("$request_id"),
+                Variable::UnixSeconds => OfClient::Other("$time.unix"),
+                Variable::UnixMilliseconds => OfClient::Other("$time.unix_ms"),
                 Variable::User => OfClient::Other("$user"),
                 Variable::Port => OfClient::Other("$port"),
                 Variable::TlsServerName => OfClient::Other("$tls.sni"),
@@ -270,6 +267,7 @@ impl RouteTemplate {
                 Variable::TlsAlpn => OfClient::Other("$tls.alpn"),
                 Variable::Value(value) if is_of_client(value) => OfClient::Value(value.as_str()),
                 Variable::Host
+                | Variable::Hostname
                 | Variable::Path
                 | Variable::Query
                 | Variable::PathAndQuery
@@ -491,7 +489,8 @@ impl TemplateReader<'_> {
     }
 
     /// Checks the end of a URL's host: only text, or a variable that is the whole host or all but its first labels, and
-    /// that clients cannot choose freely. Of a value that is one of several constants, or in a map, clients choose no other text.
+    /// that clients cannot choose freely. Of a value that is one of several constants, or in a map, clients choose no other
+    /// text. One that asks for nothing but the requested host may be it, like `$host`.
     fn check_end(&self) -> Result<(), TemplateFault> {
         let (TemplateUse::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
         match self.pieces.as_slice() {
@@ -501,7 +500,7 @@ impl TemplateReader<'_> {
                 TemplatePiece::Variable(Variable::Host | Variable::Server | Variable::TlsServerName, _),
             ] if before.ends_with(b"/") || before.ends_with(b".") => Ok(()),
             [.., TemplatePiece::Text(before), TemplatePiece::Variable(Variable::Value(value), _)]
-                if before.ends_with(b"/") && value.possible_texts().is_some() =>
+                if before.ends_with(b"/") && (value.possible_texts().is_some() || is_of_host(value)) =>
             {
                 Ok(())
             }
@@ -617,6 +616,9 @@ impl Variable {
             "scheme" => Self::Scheme,
             "client_address" => Self::ClientAddress,
             "request_id" => Self::RequestId,
+            "hostname" => Self::Hostname,
+            "time.unix" => Self::UnixSeconds,
+            "time.unix_ms" => Self::UnixMilliseconds,
             "user" => Self::User,
             "route" => Self::Route,
             "upstream" => Self::Upstream,

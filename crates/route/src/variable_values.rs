@@ -16,6 +16,10 @@ pub struct VariableValues<'a, F: ?Sized> {
     pub port: u16,
     /// The ID of the request in logs.
     pub request_id: &'a [u8],
+    /// The name of this machine.
+    pub hostname: &'a str,
+    /// Returns the time in milliseconds since 1970. Called only for texts with the time.
+    pub unix_ms: fn() -> u64,
     /// The authenticated user.
     pub user: &'a str,
     pub route: &'a str,
@@ -69,6 +73,8 @@ impl<'a, F: ?Sized> VariableValues<'a, F> {
             request,
             scheme,
             request_id: b"",
+            hostname: "",
+            unix_ms: || 0,
             user: "",
             route: "",
             upstream: "",

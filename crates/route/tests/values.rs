@@ -126,16 +126,23 @@ fn mistakes_and_properties_of_templates_with_values() {
         ("app", "request.headers['x'] ?? 'none'"),
         ("host_of", "request.method == 'GET' ? 'a.example' : 'b.example'"),
         ("of_path", "request.path + 'x'"),
+        ("bare", "request.host.replaceFirst('^www[.]', '')"),
+        ("mixed", "request.host.replaceFirst('^www[.]', '') + request.path"),
     ]);
     let error =
         |text: &str, place| RouteTemplate::new(text, place, TemplateStage::Route, &values).expect_err(text);
     let unknown = error("a $apps", TemplateUse::FieldValue);
-    let names = ["app", "host_of", "of_path"].map(str::to_owned).to_vec();
+    let names = ["app", "host_of", "of_path", "bare", "mixed"].map(str::to_owned).to_vec();
     assert_eq!(unknown.fault, TemplateFault::Unknown { name: "apps".to_owned(), values: names });
     assert_eq!(unknown.offset, 2);
     // Clients choose the one host, and none of the others.
     assert_eq!(error("https://${app}/", TemplateUse::Location).fault, TemplateFault::InAuthority);
     template("https://${host_of}/", TemplateUse::Location, &values);
+    // A text of nothing but the requested host is as good as the host.
+    template("https://${bare}$path", TemplateUse::Location, &values);
+    for text in ["https://${mixed}/", "https://a${bare}/"] {
+        assert_eq!(error(text, TemplateUse::Location).fault, TemplateFault::InAuthority, "{text}");
+    }
     // Built-in variables and groups come first.
     assert!(matches!(error("$1", TemplateUse::FieldValue).fault, TemplateFault::NoPattern(_)));
     let only = |text: &str| {

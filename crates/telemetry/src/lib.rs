@@ -90,6 +90,6 @@ pub use series::{
 pub use shared::SharedSample;
 pub use sources::{ConfigurationSample, SourceSample};
 pub use span::{Attributes, EndedSpan, SpanKind, SpanSource, Spans, rejected_spans};
-pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
+pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls, host_name};
 pub use text::{Family, Label, MetricsText, Number, Syntax, Type};
 pub use trace::{B3Form, B3Lines, Caller, PARENT_LINE, Trace};

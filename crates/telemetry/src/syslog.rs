@@ -327,8 +327,8 @@ pub(crate) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
 
-/// The host name in messages. RFC 5424 §6: up to 255 printable characters of ASCII.
-fn host_name() -> String {
+/// Returns the name of this machine, or `-`. RFC 5424 §6: up to 255 printable characters of ASCII.
+pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(255).collect();
     if name.is_empty() { "-".to_owned() } else { name }

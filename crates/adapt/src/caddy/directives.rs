@@ -115,8 +115,10 @@ pub(super) struct CaddyDraft<'s> {
     pub(super) strip: String,
     /// Texts of placeholders that the requests of this kind still have.
     pub(super) texts: Texts,
-    /// The directives that set fields of responses before a server answers.
-    pub(super) early_fields: Vec<usize>,
+    /// The directives that set fields of responses before a server answers, with the names of the fields.
+    pub(super) early_fields: Vec<(usize, Vec<String>)>,
+    /// `handle @file { file_server }`, both directives: existing files come before what follows.
+    pub(super) files_first: Option<[&'s Directive; 2]>,
     /// The regular expression of the directive's matcher.
     pub(super) groups: Option<PathGroups>,
     pub(super) has_tls: bool,
@@ -199,6 +201,11 @@ impl<'s> CaddyAdapter<'s> {
             if let Some(page) = tried_page(step, named) {
                 holds.change_path(PathNow::Unknown);
                 made.fallback = Some((step.directive, page));
+                continue;
+            }
+            if let Some(server) = files_first(step, named) {
+                self.sheet.met.insert(server.number);
+                made.files_first = Some([step.directive, server]);
                 continue;
             }
             let decided = |matcher: &Expression| match is_minor(step.directive) {
@@ -412,8 +419,10 @@ impl<'s> CaddyAdapter<'s> {
             !name.starts_with(['+', '-', '?', '>'])
         };
         let is_deferred = step.directive.inner().iter().any(|inner| inner.name == "defer");
-        if option == "response_headers" && !is_deferred && all.iter().any(|(_, words)| is_early(words)) {
-            made.early_fields.push(step.directive.number);
+        let early: Vec<String> =
+            all.iter().filter(|(_, words)| is_early(words)).map(|(_, words)| words[0].clone()).collect();
+        if option == "response_headers" && !is_deferred && !early.is_empty() {
+            made.early_fields.push((step.directive.number, early));
         }
         for (directive, words) in all {
             self.field(directive, &words, option, made);
@@ -547,7 +556,7 @@ impl<'s> CaddyAdapter<'s> {
         }
         let status = if [301, 303, 307, 308].contains(&status) { status } else { 302 };
         match to {
-            Ok(to) if values::is_location(&to) => {
+            Ok(to) if values::is_location(&to, &|_| false) => {
                 let to = values::without_query(to);
                 let mut pairs =
                     vec![("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
@@ -698,6 +707,17 @@ fn page_of(words: &[String]) -> Option<String> {
     let are_files = matches!(files.first().map(String::as_str), Some("{path}" | "{http.request.uri.path}"))
         && files[1..].iter().all(|word| word == "{path}/");
     (are_files && page.starts_with('/') && !page.contains(['{', '?'])).then(|| page.clone())
+}
+
+/// The `file_server` of a `handle` for existing files, if nothing else is in it.
+fn files_first<'s>(step: &DirectiveStep<'s>, named: &Named<'s>) -> Option<&'s Directive> {
+    let (false, tried) = named.tried(step.directive).filter(|_| step.directive.name == "handle")? else {
+        return None;
+    };
+    let [server] = step.directive.inner() else { return None };
+    let is_path = tried.is_empty() || matches!(tried, [path] if path == "{path}");
+    let is_plain = server.name == "file_server" && server.words.is_empty() && server.inner().is_empty();
+    (is_path && is_plain).then_some(server)
 }
 
 /// A page for a `rewrite` whose matcher tries files, as `try_files` does.

@@ -1,4 +1,4 @@
-//! `handle_errors` with a `reverse_proxy`: another upstream's answer in place of a failure.
+//! `handle_errors`: another upstream's answer in place of a failure, or a text.
 
 use super::directives::CaddyDraft;
 use super::servers::url;
@@ -45,6 +45,53 @@ impl<'s> CaddyAdapter<'s> {
     }
 }
 
+impl<'s> CaddyAdapter<'s> {
+    /// Adds the texts of errors of a site to a route with files or servers. Caddy replaces its own errors only; a fixed
+    /// response is none.
+    pub(super) fn errors_as_texts(&mut self, block: &'s [Directive], made: &mut CaddyDraft<'s>) {
+        let options = &mut made.outcome.options;
+        if options.get("upstream").is_none() && options.get("files").is_none() {
+            return;
+        }
+        for handler in block.iter().filter(|directive| directive.name == "handle_errors") {
+            let Some((respond, text)) = error_text(handler) else { continue };
+            let mut origins = from(handler);
+            origins.extend(from(respond));
+            let every = ["*".to_owned()];
+            let statuses = if handler.words.is_empty() { &every[..] } else { &handler.words[..] };
+            for status in statuses {
+                if options.inner("error_pages", status).is_none() {
+                    let page = DraftValue::Table(vec![("body".to_owned(), text.as_str().into())]);
+                    options.extend("error_pages", (status, page), origins.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Returns the only text of an error handler, with the status as its only placeholder.
+fn error_text(handler: &Directive) -> Option<(&Directive, String)> {
+    let [respond] = handler.inner() else { return None };
+    let ("respond", [text], []) = (respond.name.as_str(), respond.words.as_slice(), respond.inner()) else {
+        return None;
+    };
+    let is_status = |status: &String| {
+        matches!(status.as_str(), "4xx" | "5xx")
+            || status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
+    };
+    // A number alone is a status, which differs from that of the error.
+    if text.parse::<u16>().is_ok() || !handler.words.iter().all(is_status) {
+        return None;
+    }
+    let plain = with_status(text, "");
+    (!plain.contains(['{', '}']) && !text.is_empty()).then(|| (respond, with_status(text, "{status}")))
+}
+
+/// A text with another one in place of the status of the error.
+fn with_status(text: &str, status: &str) -> String {
+    text.replace("{err.status_code}", status).replace("{http.error.status_code}", status)
+}
+
 /// The directive and the URL of the server, and the directive and the path of the page that it is asked for.
 type ErrorServer<'s> = ((&'s Directive, String), Option<(&'s Directive, String)>);
 
@@ -67,9 +114,7 @@ fn error_server(handler: &Directive) -> Option<ErrorServer<'_>> {
                 [every, to] if every == "*" => to,
                 _ => return None,
             };
-            let path = ["{err.status_code}", "{http.error.status_code}"]
-                .iter()
-                .fold(to.clone(), |path, variable| path.replace(variable, "\0"));
+            let path = with_status(to, "\0");
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.-\0".contains(&byte);
             let is_path = path.starts_with('/') && path.bytes().all(is_plain);
             Some((rewrite, is_path.then(|| path.replace('\0', "{status}"))?))

@@ -92,6 +92,8 @@ fn variable(name: &str) -> Option<String> {
         "scheme" => "scheme",
         "remote_host" | "remote" | "client_ip" | "remote.host" => "client_address",
         "uuid" => "request_id",
+        "system.hostname" => "hostname",
+        "time.now.unix_ms" => "time.unix_ms",
         "tls_version" | "tls.version" => "tls.version",
         "tls_cipher" | "tls.cipher_suite" => "tls.cipher",
         "tls.server_name" => "tls.sni",

@@ -6,7 +6,7 @@ use super::texts::CaddyText;
 use super::{CaddyAdapter, from, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::environment;
-use crate::rules;
+use crate::rules::{self, literal};
 use crate::sheet::name_of;
 use crate::source::Directive;
 use crate::values::duration;
@@ -128,13 +128,72 @@ impl<'s> CaddyAdapter<'s> {
     }
 
     fn passed(&mut self, directive: &'s Directive, upstream: String, made: &mut CaddyDraft<'s>) {
-        for number in std::mem::take(&mut made.early_fields) {
-            let why = "a field that the server sends, too, is replaced; Caddy sends both";
-            self.sheet.differs(number, why, "write it as `add` of `response_headers`");
+        for (number, names) in std::mem::take(&mut made.early_fields) {
+            if !names.iter().all(|name| self.joined_with_server(number, name, made)) {
+                let why = "a field that the server sends, too, is replaced; Caddy sends both";
+                self.sheet.differs(number, why, "write it as `add` of `response_headers`");
+            }
         }
-        let options = &mut made.outcome.options;
-        options.set("upstream", upstream, from(directive));
+        match made.files_first.take() {
+            Some(files) => self.files_before(files, directive, upstream, made),
+            None => made.outcome.options.set("upstream", upstream, from(directive)),
+        }
         made.asks();
+    }
+
+    /// Puts existing files before a server.
+    fn files_before(
+        &mut self,
+        [handle, server]: [&'s Directive; 2],
+        directive: &'s Directive,
+        upstream: String,
+        made: &mut CaddyDraft<'s>,
+    ) {
+        let path = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
+        let root =
+            path.and_then(|(root, path)| self.folder(server, path, true, made).map(|path| (root, path)));
+        let Some((root, path)) = root.filter(|_| !upstream.contains("${")) else {
+            let why = "its folder or the server behind it is not a single one";
+            self.sheet.refuse(handle.number, why, "write `files` with `else`: docs/files.md");
+            return made.outcome.options.set("upstream", upstream, from(directive));
+        };
+        let origins = [handle, server, root, directive].into_iter().flat_map(from).collect();
+        let pairs = vec![
+            ("root".to_owned(), path.into()),
+            ("try".to_owned(), vec!["$path".to_owned()].into()),
+            ("symlinks".to_owned(), true.into()),
+            ("else".to_owned(), DraftValue::Table(vec![("upstream".to_owned(), upstream.into())])),
+        ];
+        made.outcome.options.set("files", DraftValue::Table(pairs), origins);
+        let why = "other methods than GET and HEAD, and directories, go to the server";
+        self.sheet.differs(handle.number, why, "");
+    }
+
+    /// Writes a field in front of what the server sends in it, as Caddy does. Returns whether that is possible: the field is
+    /// a list that servers often send, and its text a constant.
+    fn joined_with_server(&mut self, number: usize, name: &str, made: &mut CaddyDraft<'s>) -> bool {
+        const LISTS: [&str; 3] = ["cache-control", "link", "vary"];
+        let lower = name.to_ascii_lowercase();
+        let Some(DraftValue::Table(fields)) = made.outcome.options.inner("response_headers", "set") else {
+            return false;
+        };
+        let known = fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let Some((_, DraftValue::Text(text))) = known.filter(|_| LISTS.contains(&lower.as_str())) else {
+            return false;
+        };
+        if text.contains('$') {
+            return false;
+        }
+        let of_server = format!("response.headers[{}]", literal(&lower));
+        let value = format!("{} + (has({of_server}) ? \", \" + {of_server} : \"\")", literal(text));
+        let origins = vec![StatementOrigin::Directive(number)];
+        let Ok(value) = self.sheet.definitions.value(&lower.replace('-', "_"), &value, origins.clone())
+        else {
+            return false;
+        };
+        let options = &mut made.outcome.options;
+        options.field("response_headers", "set", name, &format!("${{{value}}}"), origins);
+        true
     }
 
     pub(super) fn server_option(

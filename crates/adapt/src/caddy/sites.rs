@@ -186,6 +186,7 @@ impl<'s> CaddyAdapter<'s> {
                 strip: String::new(),
                 texts: Texts::new(),
                 early_fields: Vec::new(),
+                files_first: None,
                 groups: None,
                 has_tls,
                 is_done: false,
@@ -195,6 +196,7 @@ impl<'s> CaddyAdapter<'s> {
                 php::answer(application, &mut made);
             }
             self.errors_elsewhere(site.block, &mut made);
+            self.errors_as_texts(site.block, &mut made);
             if !made.is_done {
                 let why = StatementOrigin::Default("nothing answers: Caddy sends an empty page");
                 made.outcome.options.set("respond", rules::answer(200, None), vec![why]);

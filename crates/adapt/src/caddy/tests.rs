@@ -219,6 +219,18 @@ fn directives_become_options() {
             "reverse_proxy :1\n handle_errors 404 502 {\n rewrite * /e/{http.error.status_code}.html\n reverse_proxy :2\n }",
             "on_status = { 502 = { upstream = \"127.0.0.1-2\", only_failures = true, path = \"/e/{status}.html\" } }",
         ),
+        (
+            "reverse_proxy :1\n handle_errors {\n respond \"no {err.status_code}\"\n }",
+            "error_pages = { \"*\" = { body = \"no {status}\" } }",
+        ),
+        (
+            "@f file\n root * /srv\n handle @f {\n file_server\n }\n reverse_proxy :1",
+            "files = { root = \"/srv\", try = [\"$path\"], symlinks = true, else = { upstream = \"127.0.0.1-1\" } }",
+        ),
+        (
+            "header Cache-Control max-age=1\n reverse_proxy :1",
+            "response_headers = { set = { Cache-Control = \"${cache_control}\" } }",
+        ),
     ];
     for (lines, option) in cases {
         let written = options(&checked(&format!(":80 {{\n {lines}\n}}\n")));

@@ -12,7 +12,7 @@ use crate::rules::{self, Atom, Expression, FieldNow, Holds, PathNow, RegionOutco
 use crate::values::{self as written, bare};
 
 /// Unsupported actions, and what to do instead.
-const REFUSED: [(&str, &str, &str); 23] = [
+const REFUSED: [(&str, &str, &str); 21] = [
     ("set-var", "responses set no variables", "write the value where it is used: docs/conditions.md"),
     ("unset-var", "responses set no variables", "leave it out"),
     ("set-var-fmt", "responses set no variables", "write the value where it is used: docs/conditions.md"),
@@ -21,16 +21,6 @@ const REFUSED: [(&str, &str, &str); 23] = [
         "use-service",
         "there are no services within the proxy",
         "`metrics` serves metrics at a separate address",
-    ),
-    (
-        "cache-use",
-        "a cache has separate options",
-        "write `cache = {}` into the [[route]] and a table [cache]",
-    ),
-    (
-        "cache-store",
-        "a cache has separate options",
-        "write `cache = {}` into the [[route]] and a table [cache]",
     ),
     ("set-method", "methods stay as they are", "leave it to the server"),
     ("set-uri", "only the path is rewritten", "write `rewrite = { pattern = \"…\", path = \"…\" }`"),
@@ -164,6 +154,7 @@ impl<'s> HaproxyAdapter<'s> {
             "capture" | "set-log-level" => {
                 self.sheet.needless(rule.line.number, "`fields` and `format` of [log] name header fields");
             }
+            "cache-use" => self.cache_use(rule, made),
             "wait-for-body" => made.options.set("request_buffering", true, rule.from()),
             "set-nice"
             | "set-mark"
@@ -329,8 +320,9 @@ impl<'s> HaproxyAdapter<'s> {
         };
         // With the port that clients send.
         let to = to.map(|to| to.replacen("://$header.Host", "://$host", 1));
+        let definitions = &self.sheet.definitions;
         let to = match to {
-            Ok(to) if crate::values::is_location(&to) => to,
+            Ok(to) if crate::values::is_location(&to, &|name| definitions.is_of_host(name)) => to,
             Ok(_) => {
                 self.sheet.refuse(
                     rule.line.number,
@@ -363,7 +355,8 @@ impl<'s> HaproxyAdapter<'s> {
         true
     }
 
-    /// Converts the target of a redirect. A value that is its host, or has a query, has to be a constant.
+    /// Converts the target of a redirect. A value that is its host, or has a query, has to be a constant. A host may also be
+    /// made of the requested one.
     fn target(&mut self, rule: &FrontendRule<'s>, text: &str, holds: &Holds<'_>) -> Result<String, String> {
         let mut before = String::new();
         let mut is_plain = true;
@@ -375,7 +368,8 @@ impl<'s> HaproxyAdapter<'s> {
                     before.split_once("://").map_or(before.as_str(), |(_, rest)| rest).contains('/');
                 let has_marks = |text: &String| text.contains(['?', '#', '%']);
                 let is_path = !sample.possible.iter().flatten().any(has_marks);
-                is_plain &= is_in_path && is_path;
+                let is_host = matches!(before.as_str(), "http://" | "https://") && sample.is_of_host();
+                is_plain &= is_host || is_in_path && is_path;
             }
             before.push_str(&piece.written());
         }
@@ -611,6 +605,7 @@ impl<'s> HaproxyAdapter<'s> {
                     "set-header" | "add-header" | "del-header" => {
                         self.field(rule, action, "response_headers", made);
                     }
+                    "cache-store" => self.cache_store(rule, made),
                     "capture" | "set-log-level" => {
                         self.sheet
                             .needless(rule.line.number, "`fields` and `format` of [log] name header fields");

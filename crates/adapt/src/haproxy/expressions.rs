@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use expression::{ExchangeStage, Expression, ExpressionLimits, Fact, Schema};
+
 use super::format;
 use super::maps::{FoundMap, PatternFiles};
 use super::variables::HaproxyVariables;
@@ -92,6 +94,13 @@ impl Sample {
 
     pub(super) fn found(&self) -> Option<&str> {
         self.found.as_deref()
+    }
+
+    /// Whether it is made of the requested host alone.
+    pub(super) fn is_of_host(&self) -> bool {
+        let schema = Schema::new(ExchangeStage::Request);
+        let made = Expression::new(&self.total(), &schema, &ExpressionLimits::default());
+        made.is_ok_and(|made| made.asks_only_for(Fact::RequestHost))
     }
 
     /// The expression as a text that is never absent.
@@ -306,6 +315,7 @@ impl SampleReader<'_, '_> {
             {
                 Some(sample)
             }
+            "regsub" => replaced(&sample, call),
             "field" | "word" => piece(&sample, call),
             "iif" if sample.of == SampleType::Truth && call.arguments.len() == 2 => {
                 let texts = [call.argument(0), call.argument(1)];
@@ -364,6 +374,17 @@ impl SampleReader<'_, '_> {
         }
         Ok(made)
     }
+}
+
+/// A text with another one in place of the first match of an expression.
+fn replaced(sample: &Sample, call: &SampleCall) -> Option<Sample> {
+    let [pattern, by, flags @ ..] = call.arguments.as_slice() else { return None };
+    // A group in the text, and all matches, would need more.
+    let is_plain = !by.contains('\\') && flags.iter().all(|flags| matches!(flags.as_str(), "" | "i"));
+    let ignores_case = flags.iter().any(|flags| flags == "i");
+    let pattern = crate::values::search(pattern, ignores_case).ok().filter(|_| is_plain)?;
+    let text = format!("{}.replaceFirst({}, {})", sample.total(), literal(&pattern), literal(by));
+    Some(sample.changed(text))
 }
 
 /// A part of a text between separators, counted from 1.

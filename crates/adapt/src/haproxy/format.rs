@@ -157,6 +157,7 @@ pub(crate) fn variable(sample: &str) -> Option<String> {
         ("ssl_c_i_dn", None) => "tls.issuer",
         ("http_auth_user", None) => "user",
         ("be_name", None) => "upstream",
+        ("hostname", None) => "hostname",
         ("hdr" | "req.hdr" | "req.fhdr" | "capture.req.hdr", Some(field))
             if field.eq_ignore_ascii_case("host") =>
         {
@@ -179,6 +180,7 @@ fn short(name: &str) -> Option<&'static str> {
         "HPO" | "HU" => "path_and_query",
         "HQ" => "query",
         "ID" => "request_id",
+        "H" => "hostname",
         "ST" => "status",
         "b" => "upstream",
         "sslv" => "tls.version",

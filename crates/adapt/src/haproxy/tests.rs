@@ -168,6 +168,10 @@ fn lines_become_options() {
             "http-request redirect location https://%[hdr(host)]%[path] code 308",
             "redirect = { to = \"https://$host$path?\", status = 308 }",
         ),
+        (
+            "http-request redirect location https://%[hdr(host),regsub(^www\\.,,i)]%[capture.req.uri]",
+            "redirect = { to = \"https://${target_2}$path_and_query\", status = 302 }",
+        ),
         ("redirect prefix /x drop-query", "redirect = { to = \"/x$path?\", status = 302 }"),
         (
             "http-request return status 200 string \"a b\"",

@@ -6,7 +6,7 @@ use super::servers::RouteEntry;
 use super::syntax::Directive;
 use super::truth::{Binding, NginxCondition};
 use super::variables::VariableValue;
-use super::{NginxAdapter, conditions, content, from, locations, upstreams, values};
+use super::{NginxAdapter, conditions, content, from, locations, questions, upstreams, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::values as written;
@@ -616,7 +616,9 @@ impl<'s> NginxAdapter<'s> {
     ) {
         let Some((uri, codes)) = page.words.split_last() else { return };
         // `forward_auth` sends these clients away.
-        if self.signs_in(scope, server).is_some_and(|(known, ..)| known.number == page.number) {
+        let signs_in = self.signs_in(scope, server).map(|(known, ..)| known);
+        let known = signs_in.or_else(|| questions::to_location(scope).map(|(known, _)| known));
+        if known.is_some_and(|known| known.number == page.number) {
             return;
         }
         if entry.has_server() {

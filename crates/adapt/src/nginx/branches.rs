@@ -11,7 +11,7 @@ use super::syntax::Directive;
 use super::truth::NginxCondition;
 use super::values::split_name;
 use super::variables::{ResolvedVariable, SetVariables, TextPart, ValueTest, VariableValue};
-use super::{NginxAdapter, fallbacks, fastcgi, from, referers};
+use super::{NginxAdapter, fallbacks, fastcgi, from, links, referers};
 use crate::RemarkKind;
 use crate::draft::StatementOrigin;
 use crate::{rules, values};
@@ -93,6 +93,7 @@ impl<'s> NginxAdapter<'s> {
         };
         let is_server = block.name == "server";
         referers::set(scope, &mut phase.sets);
+        links::set(scope, &self.declarations, &mut phase.sets);
         for directive in scope.own() {
             if phase.is_final
                 || phase.closed.is_some()

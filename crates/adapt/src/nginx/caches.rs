@@ -109,9 +109,23 @@ impl<'s> NginxAdapter<'s> {
                 }
             }
         }
+        self.min_uses(kind, scope, entry);
         self.bypasses(kind, scope, entry);
         if let Some(ignored) = scope.one(&named("ignore_headers")) {
             self.ignored(ignored, entry);
+        }
+    }
+
+    /// Translates `proxy_cache_min_uses`.
+    fn min_uses(&mut self, kind: &str, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let Some(uses) = scope.one(&format!("{kind}_cache_min_uses")) else { return };
+        match uses.word(0).parse::<u64>() {
+            Ok(0 | 1) => self.note(uses, RemarkKind::NeedsNothing, "it is the default", ""),
+            Ok(count) => {
+                let count = DraftValue::Number(count.min(100));
+                entry.options.extend("cache", ("min_uses", count), from(uses));
+            }
+            Err(_) => self.unread_value(uses),
         }
     }
 

@@ -82,6 +82,7 @@ impl<'s> NginxAdapter<'s> {
             return false;
         }
         self.files_or_nothing(scope, &location.matching, entry);
+        page_lifetimes(scope, server, entry);
         if !self.files_else(location, server, entry) && !self.index_application(location, server, entry) {
             self.access(scope, server, entry);
         }
@@ -418,6 +419,14 @@ impl<'s> NginxAdapter<'s> {
             if !is_page || own.iter().any(|own| answers_without_files(&own.name)) {
                 continue;
             }
+            // `page_lifetimes` has written it into the routes that send the page, too.
+            let is_said = locations.iter().all(|other| {
+                let is_page = std::ptr::eq(other.block, location.block);
+                is_page || other.scope.all("add_header").is_empty() || !sends_pages(&other.scope)
+            });
+            if is_said && page_lifetime(own).is_some() {
+                continue;
+            }
             for field in own.iter().filter(|own| matches!(own.name.as_str(), "add_header" | "expires")) {
                 let why = "directories and paths without a file get this page without it";
                 let instead = "write it into the [[route]] with `index` or `fallback`, too";
@@ -479,6 +488,19 @@ impl<'s> NginxAdapter<'s> {
             }
             // `files_else` adds the server.
             [before @ .., name] if name.starts_with('@') && tries_files(before) => {}
+            [before @ .., last]
+                if (*last == "=404" || is_page(last)) && fallbacks::places(before).is_some() =>
+            {
+                let places = fallbacks::places(before).unwrap_or_default();
+                if !places.iter().any(|place| place.ends_with("$path/")) {
+                    pairs.retain(|(key, _)| key != "index");
+                }
+                pairs.push(("try".to_owned(), places.into()));
+                if is_page(last) {
+                    pairs.push(("fallback".to_owned(), (*last).into()));
+                }
+                origins.extend(from(tried));
+            }
             _ => {
                 let why = "only a file, its directory, and a page, 404 or a named location are tried";
                 let instead = "write routes with paths, such as /assets for files and / for a server";
@@ -494,8 +516,15 @@ impl<'s> NginxAdapter<'s> {
         origins: &mut Vec<StatementOrigin>,
     ) {
         self.page_else(scope, pairs, origins);
+        let has_directories = pairs.iter().all(|(key, places)| {
+            key != "try"
+                || matches!(places, DraftValue::List(places) if places.iter().any(|place| {
+                    matches!(place, DraftValue::Text(text) if text.ends_with("$path/"))
+                }))
+        });
         if let Some(listing) = scope.one("autoindex")
             && values::is_on(listing.word(0))
+            && has_directories
         {
             pairs.push(("listing".to_owned(), true.into()));
             origins.extend(from(listing));
@@ -536,6 +565,63 @@ impl<'s> NginxAdapter<'s> {
                 }
             }
         }
+    }
+}
+
+/// Whether a location may send a page in place of a directory or of a file that does not exist.
+fn sends_pages(scope: &BlockScope<'_>) -> bool {
+    !scope.own().iter().any(|own| answers_without_files(&own.name))
+}
+
+/// The lifetime that the location of a page gives it, if that is the only field: nginx looks for this location whenever it
+/// sends the page.
+fn page_lifetime(own: &[Directive]) -> Option<(&Directive, String)> {
+    let mut fields = own.iter().filter(|own| matches!(own.name.as_str(), "add_header" | "expires"));
+    let (field, None) = (fields.next()?, fields.next()) else { return None };
+    let value = match field.name.as_str() {
+        "expires" => cache_control(&field.words)??,
+        _ if field.word(0).eq_ignore_ascii_case("cache-control") && !field.word(1).contains('$') => {
+            field.word(1).to_owned()
+        }
+        _ => return None,
+    };
+    (!value.is_empty()).then_some((field, value))
+}
+
+/// Gives the pages of a route the lifetimes that their own locations have.
+fn page_lifetimes<'s>(scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
+    if !scope.all("add_header").is_empty() {
+        return;
+    }
+    let text = |value: &DraftValue| match value {
+        DraftValue::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let mut pages: Vec<String> =
+        entry.options.inner("files", "fallback").and_then(text).into_iter().collect();
+    if entry.path == "/"
+        && let Some(DraftValue::List(names)) = entry.options.inner("files", "index")
+    {
+        pages.extend(names.iter().filter_map(text).map(|name| format!("/{name}")));
+    }
+    pages.dedup();
+    let mut found = Vec::new();
+    let mut origins = Vec::new();
+    for page in pages {
+        let is_own = |block: &&Directive| {
+            block.name == "location" && block.word(0) == "=" && block.word(1) == page.as_str()
+        };
+        let block = server.inner().iter().find(is_own).map(Directive::inner).unwrap_or_default();
+        if block.iter().any(|own| answers_without_files(&own.name)) {
+            continue;
+        }
+        if let Some((field, value)) = page_lifetime(block) {
+            origins.extend(from(field));
+            found.push((page, value.into()));
+        }
+    }
+    if !found.is_empty() {
+        entry.options.extend("files", ("cache_control_for", DraftValue::Table(found)), origins);
     }
 }
 

@@ -52,6 +52,25 @@ pub(super) fn tries_files(words: &[&str]) -> bool {
     )
 }
 
+/// The words of `try_files` before the last one as places of `files.try`; `None` if one has no equivalent.
+pub(super) fn places(words: &[&str]) -> Option<Vec<String>> {
+    let is_plain = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
+            && !text.split('/').any(|segment| segment.starts_with('.') && !segment.starts_with(".html"))
+    };
+    let place = |word: &&str| match word.split_once("$uri") {
+        // `$uri` begins with a slash.
+        Some((before, after)) => {
+            let before = before.strip_suffix('/').unwrap_or(before);
+            let is_one =
+                (before.is_empty() || before.starts_with('/')) && is_plain(before) && is_plain(after);
+            is_one.then(|| format!("{before}$path{after}"))
+        }
+        None => (word.starts_with('/') && !word.ends_with('/') && is_plain(word)).then(|| (*word).to_owned()),
+    };
+    (!words.is_empty()).then(|| words.iter().map(place).collect())?
+}
+
 /// The folder in front of the path that `try_files /folder/$uri` tries; empty if it tries the path itself.
 pub(super) fn folder_of(tried: &Directive) -> &str {
     let folder = tried.word(0).strip_suffix("$uri").unwrap_or_default().trim_end_matches('/');

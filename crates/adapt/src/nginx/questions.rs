@@ -13,6 +13,19 @@ use crate::values as written;
 /// A page for clients that are not known: `error_page`, the location, its `return` and its scope.
 type SignInPage<'s> = (&'s Directive, &'s Directive, &'s Directive, BlockScope<'s>);
 
+/// The redirect to the Location of the authentication server: `error_page 401 =302 $url` with `auth_request_set $url
+/// $upstream_http_location`, both directives.
+pub(super) fn to_location<'s>(scope: &BlockScope<'s>) -> Option<(&'s Directive, &'s Directive)> {
+    scope.one("auth_request").filter(|question| question.word(0) != "off")?;
+    let is_it = |page: &&Directive| {
+        matches!(page.words.as_slice(), [code, status, url]
+            if code == "401" && status == "=302" && url.starts_with('$'))
+    };
+    let page = scope.all("error_page").into_iter().find(is_it)?;
+    let set = scope.all("auth_request_set").into_iter().find(|set| set.word(0) == page.word(2))?;
+    (set.word(1) == "$upstream_http_location").then_some((page, set))
+}
+
 impl<'s> NginxAdapter<'s> {
     /// Translates `auth_request`: the named location leads to a server.
     pub(super) fn question(
@@ -50,14 +63,16 @@ impl<'s> NginxAdapter<'s> {
         if let Some((page, location, answer, inner)) = self.signs_in(scope, server) {
             let to = answer.words.last().map_or("", String::as_str).replacen("://$http_host", "://$host", 1);
             match self.template(&to, &inner, entry) {
-                Ok(to) if written::is_location(&to) => {
+                Ok(to) if written::is_location(&to, &|_| false) => {
                     let mut origins = from(page);
                     origins.extend(from(answer));
                     origins.extend(from(location));
                     self.named.insert(location.number);
+                    let has_parameter = to.contains("?rd=") || to.contains("&rd=");
                     entry.options.extend("forward_auth", ("sign_in", to.into()), origins);
-                    let why = "the URL gets the parameter `rd` with the requested URL";
-                    self.note(page, RemarkKind::Differs, why, "");
+                    if !has_parameter {
+                        entry.options.extend("forward_auth", ("sign_in_parameter", "off".into()), Vec::new());
+                    }
                 }
                 _ => self.note(
                     page,
@@ -66,6 +81,11 @@ impl<'s> NginxAdapter<'s> {
                     "write `sign_in` of `forward_auth`",
                 ),
             }
+        }
+        if let Some((page, set)) = to_location(scope) {
+            let mut origins = from(page);
+            origins.extend(from(set));
+            entry.options.extend("forward_auth", ("sign_in", "location".into()), origins);
         }
         let why = "the server gets the fields of the client";
         self.note(question, RemarkKind::Differs, why, "");

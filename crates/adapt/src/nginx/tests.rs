@@ -427,6 +427,14 @@ fn files_first_else_the_server_of_a_named_location() {
         ),
         ("$uri @app", "{ root = \"/srv/www\", symlinks = true, index = [], else = { upstream = \"u\" } }"),
         (
+            "$uri $uri.html =404",
+            "{ root = \"/srv/www\", try = [\"$path\", \"$path.html\"], symlinks = true }",
+        ),
+        (
+            "/c$uri/index.html $uri $uri/ /x.html",
+            "{ root = \"/srv/www\", index = [\"a.html\"], try = [\"/c$path/index.html\", \"$path\", \"$path/\"], fallback = \"/x.html\", symlinks = true }",
+        ),
+        (
             "$uri $uri/ /index.html",
             "{ root = \"/srv/www\", index = [\"a.html\"], fallback = \"/index.html\", symlinks = true }",
         ),

@@ -122,6 +122,9 @@ impl<'s> NginxAdapter<'s> {
         self.cache("proxy", scope, entry);
         self.body_limit(scope, entry);
         self.mapped_back(&asked, location, entry);
+        if let Some(body) = scope.one("proxy_pass_request_body").filter(|body| body.word(0) == "off") {
+            entry.options.extend("request_buffering", ("discard", true.into()), from(body));
+        }
         if let Some(buffered) = scope.one("proxy_request_buffering") {
             let why = "bodies are streamed; `request_buffering = true` gathers them";
             self.note(buffered, RemarkKind::NeedsNothing, why, "");

@@ -43,6 +43,8 @@ pub(super) fn variable(name: &str) -> Option<String> {
         "scheme" => "scheme",
         "server_port" => "port",
         "request_id" => "request_id",
+        "hostname" => "hostname",
+        "msec" => "time.unix",
         "uri" | "document_uri" => "path",
         "request_uri" => "path_and_query",
         "args" | "query_string" => "query",

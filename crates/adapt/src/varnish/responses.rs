@@ -3,6 +3,7 @@
 use super::subroutines::{VarnishDraft, YEAR, from};
 use super::syntax::{Statement, VclToken};
 use super::{VarnishAdapter, milliseconds};
+use crate::RemarkKind;
 use crate::draft::{DraftValue, StatementOrigin};
 use crate::rules::literal;
 use crate::values::{self, duration};
@@ -83,8 +84,12 @@ impl<'s> VarnishAdapter<'s> {
     pub(super) fn gzip(&mut self, number: usize, made: &mut VarnishDraft) -> bool {
         let is_so = compress(number, made);
         if !is_so {
-            let why = "where a rule removes Accept-Encoding, responses are not compressed, and have no Vary";
-            self.sheet.differs(number, why, "");
+            made.varies = Some((None, from(number)));
+            self.sheet.say_if_unsaid(
+                number,
+                RemarkKind::NeedsNothing,
+                "where a rule removes Accept-Encoding, responses are not compressed",
+            );
         }
         is_so
     }
@@ -162,6 +167,8 @@ impl<'s> VarnishAdapter<'s> {
                 if self.gzip(numbers.first().copied().unwrap_or(number), made) {
                     let options = &mut made.outcome.options;
                     options.extend("compress", ("when", DraftValue::Expression(when)), origins);
+                } else {
+                    made.varies = Some((Some(when), origins));
                 }
                 true
             }
@@ -212,6 +219,21 @@ fn compress(number: usize, made: &mut VarnishDraft) -> bool {
     ];
     made.outcome.options.set("compress", DraftValue::Table(pairs), from(number));
     true
+}
+
+/// Adds Vary to the responses that Varnish compresses for the store only.
+pub(super) fn vary(made: &mut VarnishDraft) {
+    let Some((when, origins)) = made.varies.take() else { return };
+    let options = &mut made.outcome.options;
+    let (known, mut from) = options.option("response_headers").unzip();
+    let mut edits: Vec<DraftValue> = known.into_iter().collect();
+    let mut pairs: Vec<(String, DraftValue)> =
+        when.map(|when| ("when".to_owned(), DraftValue::Expression(when))).into_iter().collect();
+    let vary = vec![("Vary".to_owned(), "Accept-Encoding".into())];
+    pairs.push(("add".to_owned(), DraftValue::Table(vary)));
+    edits.push(DraftValue::Table(pairs));
+    from.get_or_insert_default().extend(origins);
+    options.set("response_headers", DraftValue::List(edits), from.unwrap_or_default());
 }
 
 fn plain_number(statement: &Statement) -> Option<usize> {

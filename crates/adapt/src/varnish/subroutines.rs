@@ -2,7 +2,7 @@
 
 use super::conditions::is_refusal;
 use super::repeats::{self, Attempt};
-use super::responses::ignore;
+use super::responses::{self, ignore};
 use super::syntax::{Statement, VclToken};
 use super::{VarnishAdapter, milliseconds};
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
@@ -31,6 +31,9 @@ pub(super) struct VarnishDraft {
     is_never_stored: bool,
     /// Whether a constant replaces what servers say in Cache-Control, so that it does not forbid to store.
     replaces_directives: bool,
+    /// The condition under which Varnish compresses for the store, and what clients get is not compressed: those responses
+    /// vary nevertheless.
+    pub(super) varies: Option<(Option<String>, Vec<StatementOrigin>)>,
     /// The options after `vcl_recv`.
     pub(super) received: DraftTable,
     /// Whether a stored response may not answer, although others may find it.
@@ -45,6 +48,7 @@ impl VarnishDraft {
             way: RequestWay::Open,
             is_never_stored: false,
             replaces_directives: false,
+            varies: None,
             received: DraftTable::default(),
             is_fresh: false,
         }
@@ -170,6 +174,7 @@ impl<'s> VarnishAdapter<'s> {
         self.failures(holds, &mut made);
         made.way = RequestWay::Open;
         self.sub("vcl_deliver", holds, &mut made);
+        responses::vary(&mut made);
         if made.is_never_stored {
             made.outcome.options.without("cache");
         }
@@ -734,6 +739,7 @@ fn template(tokens: &[VclToken]) -> Option<String> {
                     "req.method" => "method".to_owned(),
                     "client.ip" => "client_address".to_owned(),
                     "req.xid" => "request_id".to_owned(),
+                    "server.hostname" => "hostname".to_owned(),
                     word => format!("header.{}", word.strip_prefix("req.http.")?),
                 };
                 made.push_str(&format!("${{{variable}}}"));

@@ -124,6 +124,10 @@ fn statements_become_options() {
             "set req.http.X-A = client.ip + \" b\"; return (pass);",
             "request_headers = { set = { X-A = \"${client_address} b\" } }",
         ),
+        (
+            "set req.http.X-A = server.hostname; return (pass);",
+            "request_headers = { set = { X-A = \"${hostname}\" } }",
+        ),
         ("unset req.http.X-A; return (pass);", "request_headers = { remove = [\"X-A\"] }"),
         (
             "set req.url = regsub(req.url, \"^/a\", \"/b\"); return (pass);",

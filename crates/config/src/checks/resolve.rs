@@ -37,7 +37,7 @@ use crate::tables::names::{Names, unique};
 use crate::tables::profile::{OwnProfile, with_profiles};
 use crate::tables::request_buffering;
 use crate::tables::request_id as request_id_options;
-use crate::tables::route::options::pages;
+use crate::tables::route::error_page::pages;
 use crate::tables::route::resolve::route;
 use crate::tables::route::{Route, defaults};
 use crate::tables::settings::Settings;

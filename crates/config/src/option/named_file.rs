@@ -2,6 +2,7 @@
 //!
 //! Certificates are read by their users instead, and again when they change.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl<V> Kind<V> for FileKind<V> {
 pub(crate) const PAGE: FileKind<Page> = FileKind {
     expected: "the path of a page such as /etc/vanward/404.html",
     make: |path, body| {
-        Ok(Page { file: path.to_path_buf(), content_type: content_type(path), body: body.into() })
+        Ok(Page { file: path.to_path_buf(), content_type: content_type(path).into(), body: body.into() })
     },
     path: |page| &page.file,
 };
@@ -157,9 +158,9 @@ pub type Pages = ErrorPages<Page>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The file that the page was read from.
+    /// The file that the page was read from; empty for a text of the configuration.
     pub file: PathBuf,
-    /// The content type, which follows from the file name.
-    pub content_type: &'static str,
+    /// The content type, which follows from the name of a file.
+    pub content_type: Cow<'static, str>,
     pub body: Arc<[u8]>,
 }

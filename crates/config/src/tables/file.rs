@@ -40,7 +40,8 @@ use crate::tables::redis::{REDIS, RedisWritten, SECRET, SharedSecret};
 use crate::tables::request_buffering::{BUFFERS, RequestBuffers};
 use crate::tables::request_id::{REQUEST_ID, RequestIds};
 use crate::tables::route::defaults::DefaultsWritten;
-use crate::tables::route::options::{ERROR_PAGES, ROUTE, ROUTE_DEFAULTS, RouteWritten};
+use crate::tables::route::error_page::ERROR_PAGES;
+use crate::tables::route::options::{ROUTE, ROUTE_DEFAULTS, RouteWritten};
 use crate::tables::settings::WAKEUP_COALESCING;
 use crate::tables::timeouts::{TIMEOUTS, Timeouts};
 use crate::tables::tracing::{TRACING, TracingWritten};
@@ -180,7 +181,8 @@ pub(crate) static FILE: Table<File> = Table {
             ERROR_PAGES,
             File.error_pages,
             "Bodies of the proxy's own error responses, by status: `404`, `4xx`, `5xx`, or `*` for all. \
-             Files are read at the start and at each reload.",
+             Files are read at the start and at each reload. A text is a table: `{ body = \"error {status}\" }`, \
+             with `content_type` if it is not text/plain.",
         ),
         key!(
             "trusted_proxies",

@@ -12,6 +12,7 @@ use crate::option::form::Form;
 use crate::option::kind::{
     At, Boxed, Content, Described, Kind, List, Located, Maybe, Name, Switch, UPSTREAM_NAME, located,
 };
+use crate::option::pairs::{Pair, Pairs};
 use crate::option::table::{Element, Inline, Table, Written, element, key, required};
 use crate::option::templates::template;
 use crate::tables::names::Names;
@@ -25,6 +26,9 @@ pub struct Files {
     pub below: Option<RouteTemplate>,
     /// Names of the files that stand for their directory, in the order in which they are tried.
     pub index: Vec<String>,
+    /// The places that are tried in order, with `$path` for the path of the request. None: the path, and the index of its
+    /// directory.
+    pub tries: Vec<String>,
     /// The file that is sent where there is no other, relative to the root.
     pub fallback: Option<String>,
     /// The upstream that gets requests for which there is no file, an index into `Settings::upstreams`.
@@ -35,6 +39,8 @@ pub struct Files {
     pub precompressed: bool,
     /// The value of Cache-Control.
     pub cache_control: Option<String>,
+    /// Patterns of paths below the root with their own values. The first that matches counts.
+    pub cache_control_for: Vec<(FilePattern, String)>,
     /// Whether directories without an index are listed.
     pub listing: bool,
     /// Whether symbolic links are followed that stay beneath the root.
@@ -48,13 +54,53 @@ impl Files {
             root,
             below: None,
             index: vec!["index.html".to_owned()],
+            tries: Vec::new(),
             fallback: None,
             otherwise: None,
             else_path: None,
             precompressed: false,
             cache_control: None,
+            cache_control_for: Vec::new(),
             listing: false,
             symlinks: false,
+        }
+    }
+
+    /// The value of Cache-Control for a file, by its path below the root.
+    pub fn cache_control_of(&self, path: &[u8]) -> Option<&str> {
+        let own = self.cache_control_for.iter().find(|(pattern, _)| pattern.matches(path));
+        own.map(|(_, value)| value).or(self.cache_control.as_ref()).map(String::as_str)
+    }
+}
+
+/// A path below the root, in which one `*` is any text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePattern {
+    /// Without its first slash.
+    before: String,
+    /// `None` without `*`.
+    after: Option<String>,
+}
+
+impl FilePattern {
+    /// Parses `/index.html`, `/assets/*` or `*.js`; `None` for other forms.
+    pub fn new(text: &str) -> Option<Self> {
+        let (before, after) =
+            text.split_once('*').map_or((text, None), |(before, after)| (before, Some(after)));
+        let is_file = after.is_some() || !before.ends_with('/');
+        let is_path =
+            before.starts_with('/') || before.is_empty() && after.is_some_and(|after| !after.is_empty());
+        let is_plain = !after.is_some_and(|after| after.contains('*')) && !text.contains('\0');
+        (is_file && is_path && is_plain)
+            .then(|| Self { before: relative(before).to_owned(), after: after.map(str::to_owned) })
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let (before, after) = (self.before.as_bytes(), self.after.as_deref().map(str::as_bytes));
+        match (path.strip_prefix(before), after) {
+            (Some(rest), Some(after)) => rest.ends_with(after),
+            (Some(rest), None) => rest.is_empty(),
+            (None, _) => false,
         }
     }
 }
@@ -63,10 +109,12 @@ impl Files {
 pub(crate) struct FilesWritten {
     root: Option<Located<String>>,
     index: Vec<Located<String>>,
+    tries: Option<Vec<Located<String>>>,
     fallback: Option<Located<String>>,
     otherwise: Option<Box<Element<ElseWritten>>>,
     precompressed: bool,
     cache_control: Option<Located<String>>,
+    cache_control_for: Vec<Pair<String, Located<String>>>,
     listing: bool,
     symlinks: bool,
 }
@@ -126,11 +174,29 @@ pub(crate) const ROOT_EXPECTED: &str = "the path of a directory such as /srv/www
 
 pub(crate) const INDEX: &str = "the name of a file such as index.html";
 
+pub(crate) const TRIED: &str =
+    "a path with $path for that of the request, such as $path.html, $path/index.html, $path/ or /down.html";
+
 pub(crate) const FALLBACK: &str = "the path of a file beneath the root such as /index.html";
 
 const ELSE_PATH: &str = "a path such as /index.php, or with variables /index.php$path";
 
 pub(crate) const CACHE_CONTROL: &str = "directives such as max-age=3600";
+
+const CACHE_CONTROL_FOR: Pairs<String, At<Name>> = Pairs {
+    expected: "a table such as { \"/index.html\" = \"no-cache\", \"/assets/*\" = \"max-age=31536000\" }",
+    name: file_pattern,
+    print_name: String::clone,
+    kind: At(Name { expected: CACHE_CONTROL }),
+};
+
+fn file_pattern(text: &str) -> Result<String, ValueError> {
+    let fault = || ValueError {
+        fault: ValueFault::Unknown { written: text.to_owned(), why: "is no path of files", nearest: None },
+        expected: "/index.html, /assets/* or *.js",
+    };
+    FilePattern::new(text).map(|_| text.to_owned()).ok_or_else(fault)
+}
 
 pub(crate) const FILES: Inline<FilesWritten> = Inline {
     title: "files",
@@ -150,6 +216,14 @@ pub(crate) const FILES: Inline<FilesWritten> = Inline {
                 List { kind: At(Name { expected: INDEX }), may_be_empty: true },
                 FilesWritten.index,
                 "Files that stand for their directory; the first that exists is sent.",
+            ),
+            key!(
+                "try",
+                Maybe(List { kind: At(Name { expected: TRIED }), may_be_empty: false }),
+                FilesWritten.tries,
+                "Paths below the root that are tried in this order, with `$path` for the path of the request: \
+                 `$path` and `$path.html` are files, `$path/` is a directory with its `index`. The first that \
+                 exists is sent; then `fallback` and `else` apply. Default: `[\"$path\", \"$path/\"]`.",
             ),
             key!(
                 "fallback",
@@ -178,6 +252,13 @@ pub(crate) const FILES: Inline<FilesWritten> = Inline {
                 Maybe(At(Name { expected: CACHE_CONTROL })),
                 FilesWritten.cache_control,
                 "Cache-Control of the files, also in 304. Default: none, so caches apply their own rules.",
+            ),
+            key!(
+                "cache_control_for",
+                CACHE_CONTROL_FOR,
+                FilesWritten.cache_control_for,
+                "Cache-Control of some files, by their path below the root: `/index.html`, `/assets/*` or `*.js`. The \
+                 first that matches counts. Default: all files have that of `cache_control`.",
             ),
             key!(
                 "listing",
@@ -303,11 +384,13 @@ pub(crate) fn files(
         root: fixed,
         below,
         index: written.index.iter().map(|name| name.value.clone()).collect(),
+        tries: written.tries.iter().flatten().map(|tried| tried.value.clone()).collect(),
         fallback: value(&written.fallback).map(|path| relative(&path).to_owned()),
         otherwise,
         else_path,
         precompressed: written.precompressed,
         cache_control: value(&written.cache_control).map(|value| value.trim().to_owned()),
+        cache_control_for: written.cache_control_for.iter().filter_map(own_cache_control).collect(),
         listing: written.listing,
         symlinks: written.symlinks,
     })
@@ -325,6 +408,7 @@ fn check_names(written: &FilesWritten, reader: &mut Reader<'_>) {
             );
         }
     }
+    check_tries(written, reader);
     if let Some(Located { value, at }) = &written.fallback
         && !relative(value).split('/').all(is_visible_name)
     {
@@ -335,16 +419,14 @@ fn check_names(written: &FilesWritten, reader: &mut Reader<'_>) {
             reader,
         );
     }
-    if let Some(Located { value, at }) = &written.cache_control
+    let own = written.cache_control_for.iter().map(|pair| ("cache_control_for", &pair.value));
+    let shared = written.cache_control.iter().map(|value| ("cache_control", value));
+    for (option, Located { value, at }) in shared.chain(own) {
         // RFC 9110 §5.5: what a field's value may have, without what is obsolete.
-        && (value.trim().is_empty() || !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()))
-    {
-        refuse(
-            at,
-            format!("cache_control: {value:?} is not a value for Cache-Control"),
-            CACHE_CONTROL,
-            reader,
-        );
+        if value.trim().is_empty() || !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+            let message = format!("{option}: {value:?} is not a value for Cache-Control");
+            refuse(at, message, CACHE_CONTROL, reader);
+        }
     }
     if let (Some(_), Some(otherwise)) = (&written.fallback, &written.otherwise) {
         refuse(
@@ -354,6 +436,51 @@ fn check_names(written: &FilesWritten, reader: &mut Reader<'_>) {
             reader,
         );
     }
+}
+
+fn own_cache_control(pair: &Pair<String, Located<String>>) -> Option<(FilePattern, String)> {
+    Some((FilePattern::new(&pair.name)?, pair.value.value.trim().to_owned()))
+}
+
+/// Rejects places that no client can get, and options without an effect on these places.
+fn check_tries(written: &FilesWritten, reader: &mut Reader<'_>) {
+    let Some(tries) = &written.tries else { return };
+    for Located { value, at } in tries.iter().filter(|tried| !is_place(&tried.value)) {
+        refuse(at, format!("try: {value:?} is not the path of a file that clients can get"), TRIED, reader);
+    }
+    if tries.iter().any(|tried| tried.value.ends_with("$path/")) {
+        return;
+    }
+    let Some(at) = tries.first().map(|tried| &tried.at) else { return };
+    let defaults = FilesWritten::default().index;
+    let is_written = |one: &[Located<String>]| {
+        !one.iter().map(|name| &name.value).eq(defaults.iter().map(|name| &name.value))
+    };
+    for (option, is_set) in [("index", is_written(&written.index)), ("listing", written.listing)] {
+        if is_set {
+            let message = format!("files has {option}, and `try` has no directory");
+            refuse(at, message, "\"$path/\" among the places, or no such option", reader);
+        }
+    }
+}
+
+/// Whether a text is a place to try: a path, with the request's path at most once.
+fn is_place(text: &str) -> bool {
+    let Some((before, after)) = text.split_once("$path") else {
+        return text.starts_with('/')
+            && !text.contains('$')
+            && relative(text).split('/').all(is_visible_name);
+    };
+    let is_folder =
+        |before: &str| before.starts_with('/') && relative(before).split('/').all(is_visible_name);
+    let (joined, folders) =
+        after.split_once('/').map_or((after, None), |(joined, rest)| (joined, Some(rest)));
+    let is_end = |rest: &str| joined.is_empty() && rest.is_empty() || rest.split('/').all(is_visible_name);
+    let is_plain = |text: &str| !text.contains(['$', '\0']);
+    (before.is_empty() || is_folder(before))
+        && is_plain(before)
+        && is_plain(after)
+        && folders.is_none_or(is_end)
 }
 
 /// The path of a file as it is below the root.
@@ -373,16 +500,18 @@ fn refuse(at: &Span, message: String, expected: &str, reader: &mut Reader<'_>) {
 
 /// Converts settings back to the option: the source of its defaults.
 pub(crate) fn written(files: &Files) -> Element<FilesWritten> {
-    // Only the defaults are written so, and they have no upstream.
+    // Only the defaults are written so, and they have no upstream, places or patterns.
     let Files {
         root,
         below,
         index,
+        tries: _,
         fallback,
         otherwise: _,
         else_path: _,
         precompressed,
         cache_control,
+        cache_control_for: _,
         listing,
         symlinks,
     } = files;
@@ -392,11 +521,63 @@ pub(crate) fn written(files: &Files) -> Element<FilesWritten> {
             Some(below) => root.join(below.as_str()).display().to_string(),
         })),
         index: index.iter().cloned().map(located).collect(),
+        tries: None,
         fallback: fallback.as_ref().map(|path| located(format!("/{path}"))),
         otherwise: None,
         precompressed: *precompressed,
         cache_control: cache_control.clone().map(located),
+        cache_control_for: Vec::new(),
         listing: *listing,
         symlinks: *symlinks,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_files() {
+        for (pattern, path, matches) in [
+            ("/index.html", "index.html", true),
+            ("/index.html", "a/index.html", false),
+            ("/assets/*", "assets/a/b.js", true),
+            ("/assets/*", "assets", false),
+            ("*.js", "a/b.js", true),
+            ("*.js", "a.js.gz", false),
+            ("/a/*.js", "a/.js", true),
+            ("/ab*ba", "aba", false),
+            ("/*", "a", true),
+        ] {
+            let pattern = FilePattern::new(pattern).expect(pattern);
+            assert_eq!(pattern.matches(path.as_bytes()), matches, "{pattern:?} {path}");
+        }
+        for wrong in ["", "*", "index.html", "/assets/", "/a*b*", "a*"] {
+            assert_eq!(FilePattern::new(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_to_try() {
+        for (place, is) in [
+            ("$path", true),
+            ("$path/", true),
+            ("$path.html", true),
+            ("$path/index.html", true),
+            ("/cache$path/index.html", true),
+            ("/down/page.html", true),
+            ("/down/", false),
+            ("/cache/$path", false),
+            ("cache$path", false),
+            ("$path/.git", false),
+            ("/.cache$path", false),
+            ("$path$path", false),
+            ("$host$path", false),
+            ("$path//", false),
+            ("page.html", false),
+            ("", false),
+        ] {
+            assert_eq!(is_place(place), is, "{place}");
+        }
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use route::{AuthKeyPart, NamedValues, SignIn};
+use route::{AuthKeyPart, NamedValues, RETURN_PARAMETER, SignIn};
 
 use crate::document::reader::{Reader, Span, refuse};
+use crate::option::form::OFF;
 use crate::option::keys::AUTH_KEY;
-use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME};
+use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME, Unless};
 use crate::option::matching::FieldName;
 use crate::option::pairs::OneOrMany;
 use crate::option::range::{Count, UP_TO_A_DAY, UP_TO_A_YEAR, Unit};
@@ -35,6 +36,8 @@ pub struct ForwardAuth {
     pub passes_answer: bool,
     /// The page that a client is redirected to after a 401; `None` forwards the response.
     pub sign_in: Option<SignIn>,
+    /// Whether a client is redirected to the Location of a 401.
+    pub follows_location: bool,
     /// Remembered decisions; `None` remembers none.
     pub cache: Option<AuthCache>,
 }
@@ -65,6 +68,7 @@ pub(crate) struct ForwardAuthWritten {
     set_cookie: bool,
     pass_answer: bool,
     sign_in: Option<Located<String>>,
+    sign_in_parameter: Option<Located<Option<String>>>,
     cache: Option<Element<AuthCacheWritten>>,
 }
 
@@ -89,6 +93,7 @@ impl Default for ForwardAuthWritten {
             set_cookie: false,
             pass_answer: true,
             sign_in: None,
+            sign_in_parameter: None,
             cache: None,
         }
     }
@@ -103,7 +108,13 @@ impl Default for AuthCacheWritten {
 
 pub(crate) const PATH: &str = "a path such as /verify, with a query if needed";
 
-pub(crate) const SIGN_IN: &str = "a URL such as https://$host/oauth2/start, or a path";
+pub(crate) const SIGN_IN: &str =
+    "a URL such as https://$host/oauth2/start, a path, or \"location\" for that of the answer";
+
+/// Stands for the Location of the answer.
+const LOCATION: &str = "location";
+
+const PARAMETER: &str = "the name of a parameter such as next, or \"off\"";
 
 pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
     title: "forward_auth",
@@ -170,8 +181,16 @@ pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
                 ForwardAuthWritten.sign_in,
                 "Redirects clients (302) to this URL if the authentication server answers 401: a path or a \
                  URL, with variables as in `redirect`. The parameter `rd` with the complete requested URL is \
-                 added, unless the URL has one: `/oauth2/start?rd=$path_and_query`. Cookies of the 401 are \
+                 added, unless the URL has one: `/oauth2/start?rd=$path_and_query`. `\"location\"` is the \
+                 `Location` of the 401; without it, the answer is forwarded. Cookies and challenges of the 401 are \
                  kept. Default: the answer is forwarded.",
+            ),
+            key!(
+                "sign_in_parameter",
+                Maybe(At(Unless { word: OFF, kind: Name { expected: PARAMETER } })),
+                ForwardAuthWritten.sign_in_parameter,
+                "Parameter of `sign_in` with the complete requested URL. `\"off\"` adds none, so that clients get \
+                 exactly the URL of `sign_in`. Default: `rd`.",
             ),
             key!(
                 "cache",
@@ -251,10 +270,13 @@ pub(crate) fn forward_auth(
     let user_header = written.user_header.as_ref().and_then(|name| field_name("user_header", name, reader));
     let request_headers =
         written.request_headers.as_ref().map(|names| fields("request_headers", names, reader));
-    let sign_in = written
-        .sign_in
-        .as_ref()
-        .and_then(|page| template(SignIn::new(&page.value, values), "sign_in", &page.at, SIGN_IN, reader));
+    let follows_location = written.sign_in.as_ref().is_some_and(|page| page.value == LOCATION);
+    let sign_in = written.sign_in.as_ref().filter(|_| !follows_location);
+    let parameter = sign_in_parameter(written, sign_in.is_some(), reader);
+    let sign_in = sign_in.and_then(|page| {
+        let made = SignIn::new(&page.value, parameter, values);
+        template(made, "sign_in", &page.at, SIGN_IN, reader)
+    });
     let cache = match &written.cache {
         Some(element) => Some(cache(element, reader)?),
         None => None,
@@ -269,8 +291,29 @@ pub(crate) fn forward_auth(
         sets_cookies: written.set_cookie,
         passes_answer: written.pass_answer,
         sign_in,
+        follows_location,
         cache,
     })
+}
+
+/// The parameter with the requested URL. Rejects a wrong name, and one without an effect.
+fn sign_in_parameter<'w>(
+    written: &'w ForwardAuthWritten,
+    has_page: bool,
+    reader: &mut Reader<'_>,
+) -> Option<&'w str> {
+    let Some(Located { value, at }) = &written.sign_in_parameter else { return Some(RETURN_PARAMETER) };
+    if !has_page {
+        let message = "sign_in_parameter: there is no URL in sign_in that would get it";
+        refuse(at, message, "sign_in with a URL or a path", reader);
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if let Some(name) = value
+        && !name.bytes().all(is_plain)
+    {
+        refuse(at, &format!("sign_in_parameter: {name:?} is no plain name"), PARAMETER, reader);
+    }
+    value.as_deref()
 }
 
 pub(crate) fn fields(option: &str, names: &[Located<String>], reader: &mut Reader<'_>) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::document::reader::Reader;
-use crate::option::kind::{Maybe, Switchable};
+use crate::option::kind::{Maybe, Switch, Switchable};
 use crate::option::range::{Count, Unit};
 use crate::option::table::{Inline, Placed, Table, key};
 use crate::tables::cache::options::FOLDER;
@@ -16,6 +16,8 @@ pub struct RequestBuffering {
     /// The longest body. Above: 413. `None` means the limit of the route on bodies, and
     /// [`BODY_BYTES_MAX`](Self::BODY_BYTES_MAX) without one.
     pub body_bytes_max: Option<u64>,
+    /// Whether bodies are dropped as they arrive: servers get empty ones.
+    pub discards: bool,
 }
 
 impl RequestBuffering {
@@ -23,7 +25,7 @@ impl RequestBuffering {
     pub const BODY_BYTES_MAX: u64 = 1 << 30;
 
     /// The settings where the option is `true`.
-    pub const DEFAULT: Self = Self { memory_bytes: 64 << 10, body_bytes_max: None };
+    pub const DEFAULT: Self = Self { memory_bytes: 64 << 10, body_bytes_max: None, discards: false };
 
     /// The longest body, where the limit on bodies is `body_bytes`: what fits no file is not kept either.
     pub fn bytes_max(&self, body_bytes: Option<u64>, buffers: &RequestBuffers) -> u64 {
@@ -109,6 +111,12 @@ pub(crate) const BUFFERING: Switchable<RequestBuffering> = Switchable(Inline {
                 Maybe(Count { range: 0..=1 << 50, unit: Unit::Bytes }),
                 RequestBuffering.body_bytes_max,
                 "The longest body; above it 413. Default: `limits.body_bytes`, or 1 GiB if that sets no limit.",
+            ),
+            key!(
+                "discard",
+                Switch,
+                RequestBuffering.discards,
+                "Receives the body and drops it: the server gets an empty one, such as a server that only judges requests.",
             ),
         ],
     },

@@ -61,6 +61,8 @@ pub(crate) mod capture;
 pub(crate) mod mirror;
 /// Upstreams that values name.
 pub(crate) mod named_upstream;
+/// Pages of `error_pages`.
+pub(crate) mod error_page;
 /// The option `on_status`.
 pub(crate) mod on_status;
 /// The option `rate_limit` of routes.

@@ -2,6 +2,7 @@
 
 use super::ExpressionChecker;
 use crate::calendar::{self, CalendarPart, PARTS};
+use crate::digest::{DIGESTS, FORMS};
 use crate::duration;
 use crate::facts::FactFamily;
 use crate::fault::{ExpressionFault, Span};
@@ -12,7 +13,7 @@ use crate::syntax::{SyntaxForm, SyntaxTree, SyntaxWord};
 use crate::value::{ValueKind, ValueType};
 
 /// Functions that are called on a value: `value.name(…)`.
-pub(super) const METHODS: [&str; 20] = [
+pub(super) const METHODS: [&str; 22] = [
     "matches",
     "startsWith",
     "endsWith",
@@ -20,6 +21,8 @@ pub(super) const METHODS: [&str; 20] = [
     "size",
     "lowerAscii",
     "upperAscii",
+    "replaceFirst",
+    "hash",
     "split",
     "orValue",
     "getFullYear",
@@ -39,7 +42,7 @@ pub(super) const METHODS: [&str; 20] = [
 const FUNCTIONS: [&str; 6] = ["has", "size", "int", "string", "duration", "timestamp"];
 
 /// Names of other languages, with the function here.
-const OTHER_FUNCTIONS: [(&str, &str); 14] = [
+const OTHER_FUNCTIONS: [(&str, &str); 18] = [
     ("lower", "lowerAscii"),
     ("toLower", "lowerAscii"),
     ("toLowerCase", "lowerAscii"),
@@ -54,6 +57,10 @@ const OTHER_FUNCTIONS: [(&str, &str); 14] = [
     ("test", "matches"),
     ("regex", "matches"),
     ("match", "matches"),
+    ("replace", "replaceFirst"),
+    ("regsub", "replaceFirst"),
+    ("sub", "replaceFirst"),
+    ("removePrefix", "replaceFirst"),
 ];
 
 /// The largest number of a piece of `split`.
@@ -88,10 +95,15 @@ impl ExpressionChecker<'_> {
             "size" => self.size(at, one(at, word, arguments)?),
             "int" => {
                 let text = self.node(one(at, word, arguments)?)?;
+                if text.kind.of == ValueType::Time {
+                    let time = self.always(text)?;
+                    let seconds = NodeOperation::Divide(Box::new(time), 1_000_000_000);
+                    return Ok(self.make(at, ValueKind::always(ValueType::Integer), seconds));
+                }
                 if text.kind.of != ValueType::Text {
                     return Err(ExpressionFault::new(
                         text.at,
-                        format!("int(…) needs a text; this is {}", text.kind.of),
+                        format!("int(…) needs a text or a time; this is {}", text.kind.of),
                     ));
                 }
                 Ok(self.make(
@@ -186,6 +198,8 @@ impl ExpressionChecker<'_> {
                     NodeOperation::ChangeCase(case, Box::new(text)),
                 ))
             }
+            "hash" => self.hash(at, target, word, arguments),
+            "replaceFirst" => self.replace_first(at, target, word, arguments),
             "split" => {
                 let written = self.written(at);
                 let fault = ExpressionFault::new(at, "split gives a list, which is not a value");
@@ -277,9 +291,55 @@ impl ExpressionChecker<'_> {
         pattern: &SyntaxTree,
     ) -> Result<Node, ExpressionFault> {
         let text = self.text_of(target, "matches")?;
-        let written = constant(pattern, "matches(…)", "matches(\"^/files/[0-9]+$\")")?;
+        let pattern = self.pattern(pattern, "matches(…)", "matches(\"^/files/[0-9]+$\")")?;
+        Ok(self.boolean(at, NodeOperation::Matches(Box::new(text), pattern)))
+    }
+
+    /// `text.replaceFirst("^www[.]", "")`
+    fn replace_first(
+        &mut self,
+        at: Span,
+        target: &SyntaxTree,
+        word: &SyntaxWord,
+        arguments: &[SyntaxTree],
+    ) -> Result<Node, ExpressionFault> {
+        const EXAMPLE: &str = "replaceFirst(\"^www[.]\", \"\")";
+        let [pattern, by] = arguments else {
+            let fault = ExpressionFault::new(at, format!("{} takes a pattern and a text", word.text));
+            return Err(fault.hinting(format!("as in {EXAMPLE}")));
+        };
+        let text = self.text_of(target, &word.text)?;
+        let pattern = self.pattern(pattern, "replaceFirst(…)", EXAMPLE)?;
+        let by = constant(by, "replaceFirst(…)", EXAMPLE)?.as_bytes().into();
+        let replaced = NodeOperation::ReplaceFirst(Box::new(text), pattern, by);
+        Ok(self.make(at, ValueKind::always(ValueType::Text), replaced))
+    }
+
+    /// `text.hash("sha256", "hex")`
+    fn hash(
+        &mut self,
+        at: Span,
+        target: &SyntaxTree,
+        word: &SyntaxWord,
+        arguments: &[SyntaxTree],
+    ) -> Result<Node, ExpressionFault> {
+        const EXAMPLE: &str = "hash(\"sha256\", \"hex\")";
+        let [kind, form] = arguments else {
+            let fault = ExpressionFault::new(at, format!("{} takes a digest and its form", word.text));
+            return Err(fault.hinting(format!("as in {EXAMPLE}")));
+        };
+        let kind = one_of("digest", &DIGESTS, kind, EXAMPLE)?;
+        let form = one_of("form", &FORMS, form, EXAMPLE)?;
+        let text = self.text_of(target, &word.text)?;
+        let made = NodeOperation::Hash(Box::new(text), kind, form);
+        Ok(self.make(at, ValueKind::always(ValueType::Text), made))
+    }
+
+    /// Compiles a constant regular expression.
+    fn pattern(&self, pattern: &SyntaxTree, what: &str, example: &str) -> Result<Pattern, ExpressionFault> {
+        let written = constant(pattern, what, example)?;
         match Pattern::new(written) {
-            Ok(pattern) => Ok(self.boolean(at, NodeOperation::Matches(Box::new(text), pattern))),
+            Ok(pattern) => Ok(pattern),
             Err(fault) => {
                 // The place within the pattern, if it is written without escapes.
                 let literal = self.text.get(pattern.at.range()).unwrap_or_default();
@@ -375,6 +435,22 @@ impl ExpressionChecker<'_> {
         let of = if part == CalendarPart::TimeOfDay { ValueType::Duration } else { ValueType::Integer };
         Ok(self.make(at, ValueKind::always(of), NodeOperation::PartOfTime(Box::new(time), offset, part)))
     }
+}
+
+/// The meaning of a constant word.
+fn one_of<V: Copy>(
+    what: &str,
+    known: &[(&str, V)],
+    argument: &SyntaxTree,
+    example: &str,
+) -> Result<V, ExpressionFault> {
+    let word = constant(argument, "hash(…)", example)?;
+    let found = known.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let fault = ExpressionFault::new(argument.at, format!("{word:?} is no {what}"));
+        fault.hinting(format!("there are {}", names.join(" and ")))
+    })
 }
 
 fn verb(search: TextSearch) -> &'static str {

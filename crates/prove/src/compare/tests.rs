@@ -85,6 +85,15 @@ fn differences_are_found() {
         (plain.clone(), ok(&[(0, "/?a", "host: a")]), vec!["the target that the server got: / / /?a"]),
         (plain.clone(), ok(&[(0, "/", "host: b")]), vec!["the field host that the server got: a / b"]),
         (
+            ok(&[(0, "/", "x: 1796107142.071\ny: \u{e4}\nz: 1796107142071")]),
+            ok(&[(0, "/", "x: 1796107142071\ny: \u{f6}\nz: 1796107442071")]),
+            vec![
+                "the field x that the server got: 1796107142.071 / 1796107142071",
+                "the field y that the server got: \u{e4} / \u{f6}",
+                "the field z that the server got: 1796107142071 / 1796107442071",
+            ],
+        ),
+        (
             plain.clone(),
             outcome(200, "x: 1", "a", &[(0, "/", "host: a")]),
             vec![
@@ -148,6 +157,12 @@ fn differences_without_a_meaning_are_counted_by_rule() {
             outcome(200, "", "", &[(0, "/", "")]),
             outcome(200, "", "", &[(0, "/", "forwarded: for=a")]),
             vec!["servers get Forwarded and X-Forwarded-… from Vanward"],
+        ),
+        (
+            "/",
+            outcome(200, "", "", &[(0, "/", "x-start: t=1796107142.071\nx-name: \u{e4}")]),
+            outcome(200, "", "", &[(0, "/", "x-start: t=1796107143.002\nx-name: \u{e4}")]),
+            vec!["the time of a request, up to a minute apart"],
         ),
         (
             "/a/../b",

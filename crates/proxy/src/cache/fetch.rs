@@ -516,7 +516,7 @@ pub(super) fn part(
     reply: Reply,
 ) -> Result<FillReader, Reply> {
     let Exchange { ctx, routed, .. } = *exchange;
-    if exchange.memory.response.head.start.status != 206 || !ask.asked.brings_part() {
+    if exchange.memory.response.head.start.status != 206 || !ask.asked.brings_part() || ask.is_rare {
         return Err(reply);
     }
     let opening = opening(ctx, routed, ask, &exchange.memory.request, &exchange.memory.response, &reply).ok();

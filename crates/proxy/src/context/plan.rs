@@ -114,6 +114,8 @@ pub struct Plan {
     pub(crate) verifier: Arc<Verifier>,
     /// Limits the memory and disk space of kept request bodies.
     pub(crate) kept_bytes: Arc<KeptBytes>,
+    /// The name of this machine, for texts with variables.
+    pub(crate) hostname: Arc<str>,
     /// Signs the cookies of splits, if the configuration has no secret.
     pub(crate) split_secret: CookieSecret,
     pub tracing: Option<Arc<Tracing>>,
@@ -180,6 +182,11 @@ pub struct PlanListener {
 
 /// The name in place of an upstream's under which the secret of splits is handed over; no upstream has it.
 pub(crate) const SPLITS: &str = "";
+
+/// The name of this machine: read once.
+fn hostname(previous: Option<&Plan>) -> Arc<str> {
+    previous.map_or_else(|| telemetry::host_name().into(), |previous| Arc::clone(&previous.hostname))
+}
 
 impl Plan {
     /// Loads certificates and compiles the configuration. Unchanged parts of `previous` are kept; `names` are the names
@@ -253,6 +260,7 @@ impl Plan {
             conditions,
             verifier,
             kept_bytes,
+            hostname: hostname(previous),
             split_secret,
             quic,
             names,

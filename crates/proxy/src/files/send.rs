@@ -459,7 +459,7 @@ async fn unsatisfied(exchange: &mut Exchange<'_, '_>, whole_bytes: u64) -> Resul
     answer::begin(out, 416);
     write_unsatisfied_range(out, whole_bytes);
     match page {
-        Some(page) => answer::push_content(out, 416, page.content_type, &page.body),
+        Some(page) => answer::push_content(out, 416, &page.content_type, &page.body),
         None => write_content_length(out, 0),
     }
     answer::own(exchange, 416, page.map_or(&b""[..], |page| &page.body)).await

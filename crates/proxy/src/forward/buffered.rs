@@ -70,9 +70,10 @@ pub(super) async fn receive(
         bounds,
         buffering.memory_bytes,
     );
-    let outcome = keep(ctx, routed, request, &mut keeper, own_max).await;
+    let keeps = !buffering.discards;
+    let outcome = keep(ctx, routed, request, (&mut keeper, keeps), own_max).await;
     let kept = match outcome {
-        Ok(()) => keeper.end(request.body.trailers()).await,
+        Ok(()) => keeper.end(if keeps { request.body.trailers() } else { &[] }).await,
         Err(BufferFailure::Unkept(unkept)) => Err(unkept),
         Err(BufferFailure::Failed(failure)) => return Err(failure),
     };
@@ -115,12 +116,12 @@ enum BufferFailure {
     Unkept(Unkept),
 }
 
-/// Receives a body, and keeps it in memory or in a file.
+/// Receives a body, and keeps it in memory or in a file if it is not discarded.
 async fn keep(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
     request: &mut CurrentRequest,
-    keeper: &mut BodyKeeper,
+    (keeper, keeps): (&mut BodyKeeper, bool),
     bytes_max: u64,
 ) -> Result<(), BufferFailure> {
     let ExchangeContext { worker, client, .. } = *ctx;
@@ -156,7 +157,9 @@ async fn keep(
             return Err(BufferFailure::Failed(Failure::RequestBufferExceeded));
         }
         let mut left = body.unsent();
-        keeper.take(&buffer.filled()[..left]).await.map_err(BufferFailure::Unkept)?;
+        if keeps {
+            keeper.take(&buffer.filled()[..left]).await.map_err(BufferFailure::Unkept)?;
+        }
         // The bytes are kept already. The rate only delays the next read.
         while left > 0 {
             let count = ends.allowance(left).await;

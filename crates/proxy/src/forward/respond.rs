@@ -203,7 +203,7 @@ async fn stand_in(
     let Exchange { ctx, routed, .. } = *exchange;
     let SlotMemory { request, response, .. } = exchange.memory;
     let status = response.head.start.status;
-    answer::push_content(&mut response.added, status, page.content_type, &page.body);
+    answer::push_content(&mut response.added, status, &page.content_type, &page.body);
     let length = BodyFraming::Length(page.body.len() as u64);
     let mut plan = ResponsePlan::new(ctx, routed, status, length, reply.upload.has_left_client());
     if exchange.state.has_fault() {

@@ -191,7 +191,7 @@ fn run<'a>(
                     && body.is_empty()
                     && let Some(page) = page()
                 {
-                    answer::push_content(out, status, page.content_type, &page.body);
+                    answer::push_content(out, status, &page.content_type, &page.body);
                     return Ok(Some(LocalResponse::Own { status, body: &page.body }));
                 }
                 answer::push_content(out, status, response.content_type(), body);

@@ -437,6 +437,11 @@ impl RefusedAnswer {
         self.named(b"www-authenticate:")
     }
 
+    /// Returns the first Location line.
+    pub(crate) fn location(&self) -> Option<&[u8]> {
+        self.named(b"location:").next()
+    }
+
     fn named(&self, name: &'static [u8]) -> impl Iterator<Item = &[u8]> {
         let is_it =
             move |line: &&[u8]| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));

@@ -104,7 +104,14 @@ pub(crate) async fn in_time(
             let sign_in = sign_in.filter(|_| answer.status == 401 && !answer::is_call(&memory.request));
             let exchange = &mut Exchange { ctx, routed, memory, state };
             match sign_in {
-                Some(page) => send_to(exchange, page, &answer).await.map(Some),
+                Some(page) => send_to(exchange, Some(page), &answer).await.map(Some),
+                None if answer.status == 401
+                    && settings.is_some_and(|settings| settings.follows_location)
+                    && !answer::is_call(&exchange.memory.request)
+                    && answer.location().is_some() =>
+                {
+                    send_to(exchange, None, &answer).await.map(Some)
+                }
                 None if settings.is_some_and(|settings| !settings.passes_answer) => {
                     cold(|| refuse(exchange, &answer)).await.map(Some)
                 }
@@ -290,16 +297,17 @@ async fn refuse(exchange: &mut Exchange<'_, '_>, refused: &RefusedAnswer) -> Res
     if status == 401 {
         refused.challenges().for_each(|line| out.extend_from_slice(line));
     }
-    let (content_type, body) = page.map_or(("", &b""[..]), |page| (page.content_type, &page.body[..]));
+    let (content_type, body) = page.map_or(("", &b""[..]), |page| (&*page.content_type, &page.body[..]));
     answer::push_content(out, status, content_type, body);
     answer::own(exchange, status, body).await
 }
 
-/// Redirects a client to its login page, with the cookies of the authentication server.
+/// Redirects a client to its login page, or to the Location of the answer, with cookies and challenges of the
+/// authentication server.
 #[cold]
 async fn send_to(
     exchange: &mut Exchange<'_, '_>,
-    page: &SignIn,
+    page: Option<&SignIn>,
     refused: &RefusedAnswer,
 ) -> Result<AfterExchange, Failure> {
     const STATUS: u16 = 302;
@@ -307,10 +315,15 @@ async fn send_to(
     let SlotMemory { request, response, .. } = exchange.memory;
     let out = &mut response.out;
     answer::begin(out, STATUS);
-    out.extend_from_slice(b"Location: ");
-    edits::sign_in(ctx, page, &PolicySubject::from_routed(routed), request, out)?;
-    out.extend_from_slice(b"\r\n");
-    refused.cookies().for_each(|line| out.extend_from_slice(line));
+    match page {
+        Some(page) => {
+            out.extend_from_slice(b"Location: ");
+            edits::sign_in(ctx, page, &PolicySubject::from_routed(routed), request, out)?;
+            out.extend_from_slice(b"\r\n");
+        }
+        None => out.extend_from_slice(refused.location().unwrap_or_default()),
+    }
+    refused.cookies().chain(refused.challenges()).for_each(|line| out.extend_from_slice(line));
     answer::push_length(out, STATUS, 0);
     answer::own(exchange, STATUS, b"").await
 }

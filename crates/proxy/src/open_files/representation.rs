@@ -50,8 +50,9 @@ impl ServedFile {
     pub(crate) fn new(found: FoundFile, settings: &config::Files, now_unix_seconds: u64) -> Self {
         let (media_type, charset) = media_type(&found.path);
         let varies = !found.siblings.is_empty();
+        let cache_control = settings.cache_control_of(&found.path);
         let represent = |file, coding| {
-            Representation::new(file, media_type, charset, coding, settings, varies, now_unix_seconds)
+            Representation::new(file, media_type, charset, coding, cache_control, varies, now_unix_seconds)
         };
         Self {
             identity: represent(found.file, None),
@@ -103,7 +104,7 @@ impl Representation {
         media_type: &str,
         charset: &str,
         coding: Option<Coding>,
-        settings: &config::Files,
+        cache_control: Option<&str>,
         varies: bool,
         now_unix_seconds: u64,
     ) -> Self {
@@ -119,7 +120,7 @@ impl Representation {
         let mut others = b"ETag: ".to_vec();
         others.extend_from_slice(&etag);
         let _ = write!(others, "\r\nLast-Modified: {last_modified}\r\n");
-        if let Some(cache_control) = &settings.cache_control {
+        if let Some(cache_control) = cache_control {
             let _ = write!(others, "Cache-Control: {cache_control}\r\n");
         }
         if varies {

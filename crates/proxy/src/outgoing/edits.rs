@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use config::HostHeader;
 use expression::{Expression, Fact, FactFamily};
@@ -401,6 +402,8 @@ pub(crate) fn facts<'a>(
     VariableValues {
         // IDs are only made for routes whose templates use them.
         request_id: if policies.names_request { &texts.id } else { b"" },
+        hostname: &ctx.snapshot.plan.hostname,
+        unix_ms,
         user: policies.user(subject.user, texts.user()),
         route: &ctx.snapshot.plan.routes[subject.route].label,
         tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
@@ -408,6 +411,12 @@ pub(crate) fn facts<'a>(
         port: seen::port(ctx, &request.head, bytes, &subject.target),
         ..VariableValues::from_request(seen, seen::scheme(ctx, &request.head, bytes))
     }
+}
+
+/// Reads the clock: texts with the time are for measurements, for which the tick of the worker is too old.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Returns the same as [`facts`]; only the fields of the request if no value has variables, which spares searches.

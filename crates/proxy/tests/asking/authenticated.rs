@@ -197,7 +197,7 @@ fn a_client_without_a_session_is_sent_to_the_sign_in_page() {
             assert_eq!(got.field("location"), Some(location.as_str()), "{spoken:?}");
             assert_eq!(
                 (got.all("set-cookie"), got.field("www-authenticate")),
-                (vec!["state=1", "b=2"], None)
+                (vec!["state=1", "b=2"], Some("Bearer"))
             );
             // A gRPC client cannot use a login page.
             let call = BodylessRequest {

@@ -100,6 +100,35 @@ fn is_sent_to_sign_in(got: &Got, what: &str) {
 }
 
 #[test]
+fn a_client_is_sent_to_the_location_of_the_answer_or_to_exactly_the_page() {
+    const PORTAL: &str = "HTTP/1.1 401 No\r\nLocation: https://portal.example/?a=b\r\nSet-Cookie: n=1\r\n\
+                          WWW-Authenticate: Bearer\r\nContent-Length: 7\r\n\r\nunknown";
+    let (auth, _) = deciding_server(|head| if head.contains("x-portal") { PORTAL } else { UNKNOWN });
+    for (sign_in, portal, other) in [
+        ("sign_in = \"location\"", Some("https://portal.example/?a=b"), None),
+        (
+            "sign_in = \"/start?to=$path\", sign_in_parameter = \"off\"",
+            Some("/start?to=/x"),
+            Some("/start?to=/x"),
+        ),
+    ] {
+        let (app, _) = counting_server(PAGE);
+        let text = GUARDED.replace("sign_in = \"/start\"", sign_in);
+        let text = text.replace("{app}", &app).replace("{auth}", &auth).replace("{timeout}", "5s");
+        let scene = Scene::new(&text);
+        for version in ALL {
+            let got = answer(&scene, version, &asks("GET", "/x", "x-portal: 1\n"));
+            assert_eq!((got.status, got.field("location")), (302, portal), "{sign_in} {version:?}");
+            let kept = [got.field("set-cookie"), got.field("www-authenticate")];
+            assert_eq!(kept, [Some("n=1"), Some("Bearer")], "{sign_in} {version:?}");
+            let got = answer(&scene, version, &asks("GET", "/x", ""));
+            let status = if other.is_some() { 302 } else { 401 };
+            assert_eq!((got.status, got.field("location")), (status, other), "{sign_in} {version:?}");
+        }
+    }
+}
+
+#[test]
 fn a_redirect_to_sign_in_is_not_stored_and_nothing_stored_is_for_strangers() {
     let (auth, questions) = authentication();
     let (scene, asked) = guarded(&auth, "5s", "");

@@ -120,3 +120,23 @@ fn where_vary_is_left_aside_what_is_personal_is_not_stored_and_what_cannot_be_de
     scene.exchange(Spoken::Http1, &of("user-agent: a\n"), &response(answer, "all"));
     comes_to_be_stored(&scene, Spoken::Http1, &of("user-agent: b\ncookie: sid=1\n"));
 }
+
+#[test]
+fn only_what_is_asked_for_often_is_stored() {
+    for spoken in BOTH {
+        let scene = scene("min_uses = 3", "");
+        for target in ["/a", "/b"] {
+            // Requests that are passed keep their conditions.
+            let fields = "if-none-match: \"x\"\n";
+            for _ in 0..2 {
+                let asked = BodylessRequest { fields, ..get(target) };
+                let (sent, got) = scene.exchange(spoken, &asked, &response(FRESH, "all"));
+                assert!(sent.to_ascii_lowercase().contains("if-none-match: \"x\""), "{sent}");
+                assert_eq!(got.field("cache-status"), Some("vanward; fwd=uri-miss"), "{target}");
+            }
+            let (_, got) = scene.exchange(spoken, &get(target), &response(FRESH, "all"));
+            assert!(got.field("cache-status").is_some_and(|status| status.contains("stored")), "{got:?}");
+            comes_to_be_stored(&scene, spoken, &get(target));
+        }
+    }
+}

@@ -253,3 +253,45 @@ fn every_file_of_the_tree_is_served_or_hidden() {
         }
     }
 }
+
+#[test]
+fn places_are_tried_in_their_order() {
+    let scene = scene(", try = [\"/docs$path\", \"$path\", \"$path.txt\", \"$path/one.txt\"]", "");
+    for spoken in BOTH {
+        for (target, status, body) in [
+            ("/index.html", 200, "<p>docs"),
+            ("/page.txt", 200, "0123456789"),
+            ("/page", 200, "0123456789"),
+            ("/plain", 200, "1"),
+            ("/plain/", 200, "1"),
+            ("/page/", 404, "There is no such file.\n"),
+            ("/docs", 404, "There is no such file.\n"),
+            ("/docs/", 404, "There is no such file.\n"),
+            ("/", 404, "There is no such file.\n"),
+            ("/.git/config", 404, "There is no such file.\n"),
+        ] {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{target}");
+        }
+    }
+}
+
+#[test]
+fn some_files_have_their_own_lifetime() {
+    let options = ", fallback = \"/index.html\", cache_control = \"max-age=60\", \
+                   cache_control_for = { \"/index.html\" = \"no-cache\", \"/plain/*\" = \"max-age=1\", \"*.txt\" = \"private\" }";
+    let scene = scene(options, "");
+    for spoken in BOTH {
+        for (target, value) in [
+            ("/", "no-cache"),
+            ("/gone", "no-cache"),
+            ("/docs/", "max-age=60"),
+            ("/page.txt", "private"),
+            ("/plain/one.txt", "max-age=1"),
+            ("/empty.css", "max-age=60"),
+        ] {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!(got.all("cache-control"), [value], "{target}");
+        }
+    }
+}

@@ -212,3 +212,59 @@ fn pages_stand_in_for_errors_of_servers() {
         server.is_closed();
     }
 }
+
+#[test]
+fn an_error_has_the_text_of_its_status() {
+    let scene = Scene::new(
+        "error_pages = { \"*\" = { body = \"all {status}\" }, 404 = { body = \"<p>{status}\", content_type = \"text/html\" } }\n\
+         [[route]]\npath = \"/gone\"\nrespond = { status = 410 }\n[[route]]\npath = \"/lost\"\nrespond = { status = 404 }\n",
+    );
+    for spoken in BOTH {
+        for (target, status, content_type, body) in [
+            ("/gone", 410, "text/plain; charset=utf-8", "all 410"),
+            ("/lost", 404, "text/html", "<p>404"),
+            ("/nowhere", 404, "text/html", "<p>404"),
+        ] {
+            let got = scene.answer(spoken, &get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{target}");
+            assert_eq!(got.field("content-type"), Some(content_type), "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_redirect_may_lead_to_a_part_of_the_requested_host() {
+    let scene = Scene::new(
+        "[[route]]\nvalues = { bare = 'request.host.replaceFirst(\"^te\", \"\")' }\n\
+         redirect = { to = \"https://${bare}$path_and_query\", status = 301 }\n",
+    );
+    for spoken in BOTH {
+        let got = scene.answer(spoken, &get("/a?b"));
+        assert_eq!((got.status, got.field("location")), (301, Some("https://st/a?b")));
+    }
+}
+
+#[test]
+fn a_signed_link_is_judged_by_its_digest_and_its_end() {
+    let scene = Scene::new(
+        "[[route]]\nwhen = 'request.query[\"s\"] == (request.path + (request.query[\"e\"] ?? \"\") + \"secret\").hash(\"md5\", \"base64url\") \
+         && (int(request.query[\"e\"] ?? \"\") ?? 0) > int(time)'\nrespond = { status = 200 }\n\
+         [[route]]\nrespond = { status = 403 }\n",
+    );
+    for spoken in BOTH {
+        for (target, status) in [
+            ("/a?e=99999999999&s=SIGNED", 200),
+            ("/b?e=99999999999&s=SIGNED", 403),
+            ("/a?e=99999999998&s=SIGNED", 403),
+            ("/a?e=1&s=ENDED", 403),
+            ("/a", 403),
+        ] {
+            let target = target.replace("SIGNED", SIGNED).replace("ENDED", ENDED);
+            assert_eq!(scene.answer(spoken, &get(&target)).status, status, "{target}");
+        }
+    }
+}
+
+/// The digests of `/a99999999999secret` and `/a1secret`.
+const SIGNED: &str = "BOyUdEXHpifhnL547q96yA";
+const ENDED: &str = "3s381i2wUXtLDyY0cDKK2w";

@@ -555,3 +555,25 @@ fn files_have_no_name_and_are_for_nobody_else() {
     assert_eq!((properties.mode() & 0o777, properties.nlink()), (0o600, 0));
     assert_eq!(fs::read_dir(&directory).expect("it is a directory").count(), 0);
 }
+
+#[test]
+fn a_discarded_body_is_received_and_the_server_gets_none() {
+    let scene = Scene::new(&BUFFERED.replace("{ memory = 100 }", "{ discard = true, max_size = 1000 }"));
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        begins(&mut client, 300, &[b'x'; 200]);
+        ends(&mut client, &[b'x'; 100]);
+        let mut server = scene.accept(0);
+        let head = server.head();
+        assert!(head.starts_with("POST /up HTTP/1.1\r\n"), "{head}");
+        assert_eq!(head.to_ascii_lowercase().matches("content-length: 0\r\n").count(), 1, "{head}");
+        assert!(!head.contains("300"), "{head}");
+        server.sends(OK);
+        assert_eq!(client.gets().status, 200);
+        assert_taken(&scene, 0..=0, 0..=0);
+        // The limit stays.
+        let mut client = scene.client(spoken);
+        begins(&mut client, 1001, b"");
+        assert_eq!(client.gets().status, 413);
+    }
+}

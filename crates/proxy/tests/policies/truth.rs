@@ -65,6 +65,30 @@ fn what_a_stranger_says_changes_nothing() {
 }
 
 #[test]
+fn servers_get_the_name_of_this_machine_and_the_time() {
+    let scene = Scene::new(
+        "[[route]]\nupstream = \"app\"\nrequest_headers = { set = { X-Said = \"$hostname\", X-Start = \"$time.unix $time.unix_ms\" } }\n\
+         [upstream.app]\nservers = [\"http://{0}\"]\n",
+    );
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    let now_ms = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.expect("it is later than 1970").as_millis()
+    };
+    for spoken in BOTH {
+        let before = now_ms();
+        let (seen, _) = scene.exchange(spoken, &asked(""), OK);
+        assert_eq!(field(&seen, "X-Said"), [name.trim()], "{seen}");
+        let start = field(&seen, "X-Start")[0].to_owned();
+        let (seconds, ms) = start.split_once(' ').expect("two times");
+        let ms: u128 = ms.parse().expect("a number");
+        assert!((before..=now_ms()).contains(&ms), "{start}");
+        let (whole, rest) = seconds.split_once('.').expect("has milliseconds");
+        assert_eq!((whole.len(), rest.len()), (10, 3), "{start}");
+    }
+}
+
+#[test]
 fn variables_limits_and_access_follow_the_client_that_a_proxy_names() {
     let scene = Scene::new(
         "trusted_proxies = [\"127.0.0.0/8\"]\n[[route]]\nupstream = \"app\"\ndeny = [\"198.51.100.0/24\"]\n\

@@ -204,9 +204,15 @@ fn clients_without_a_session_are_sent_to_the_login_page() {
     has(
         &text("error_page 401 = @l;"),
         &[
-            &format!("forward_auth = {{ {asked}, sign_in = \"https://login/?to=$header.Host\" }}"),
+            &format!(
+                "forward_auth = {{ {asked}, sign_in = \"https://login/?to=$header.Host\", sign_in_parameter = \"off\" }}"
+            ),
             "host = { set = \"127.0.0.1:1\" }",
         ],
+    );
+    has(
+        &text("auth_request_set $to $upstream_http_location; error_page 401 =302 $to;"),
+        &[&format!("forward_auth = {{ {asked}, sign_in = \"location\" }}")],
     );
     has(&text(""), &[&format!("forward_auth = {{ {asked} }}")]);
 }
@@ -315,6 +321,11 @@ fn fields_of_a_page_that_other_paths_get_are_named() {
         ("location / { try_files $uri /a.html; } location = /a.html { add_header X-A 1 always; }", true),
         ("index a.html; location = /a.html { add_header X-A 1 always; }", true),
         ("location / { } location = /a.html { add_header X-A 1 always; }", false),
+        (
+            "location / { try_files $uri /a.html; } location = /a.html { add_header Cache-Control no-cache; }",
+            false,
+        ),
+        ("location / { add_header X-B 1; try_files $uri /a.html; } location = /a.html { expires -1; }", true),
     ] {
         let adapted = checked(&server(&format!("root /srv; {locations}")));
         let said = |remark: &crate::Remark| remark.why.starts_with("directories and paths without a file");

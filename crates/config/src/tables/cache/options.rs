@@ -173,6 +173,7 @@ pub(crate) struct RouteCacheWritten {
     key_headers: Vec<Located<String>>,
     key_cookies: Vec<Located<String>>,
     pub(crate) key_values: Vec<Located<String>>,
+    min_uses: u8,
     show_key: bool,
     send_tags: bool,
     targets: Vec<Located<String>>,
@@ -369,6 +370,13 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                  See [values](conditions.md#values).",
             ),
             key!(
+                "min_uses",
+                Count { range: 1..=100, unit: Unit::Things },
+                RouteCacheWritten.min_uses,
+                "Stores a response only from this number of requests for it on, so that rare ones do not evict others. \
+                 Requests are counted approximately, and old ones count less.",
+            ),
+            key!(
                 "show_key",
                 Switch,
                 RouteCacheWritten.show_key,
@@ -439,6 +447,7 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
         heuristic: Heuristic { percent: written.heuristic, longest_ms: milliseconds(written.heuristic_max) },
         grace_ms: written.grace.map_or(0, milliseconds),
         stale_while_revalidate_ms: written.stale_while_revalidate.map_or(0, milliseconds),
+        min_uses: written.min_uses,
         shows_key: written.show_key,
         force: written.force,
         ignore: Ignore {
@@ -558,6 +567,7 @@ pub(crate) fn written(policy: &CachePolicy) -> Element<RouteCacheWritten> {
         key_headers: policy.key.headers.iter().map(|name| place(text(name))).collect(),
         key_cookies: policy.key.cookies.iter().map(|name| place(text(name))).collect(),
         key_values: policy.key.values.iter().map(|name| place(name.to_string())).collect(),
+        min_uses: policy.min_uses,
         show_key: policy.shows_key,
         send_tags: policy.sends_tags,
         targets: policy.targets.iter().map(|target| place(target.name.to_string())).collect(),

@@ -3,13 +3,10 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ::route::{
-    BytePattern, DomainRewrite, ErrorPages, MappedUrls, PageFor, RedirectStatus, SameSite, ValueRule,
-};
+use ::route::{BytePattern, DomainRewrite, MappedUrls, RedirectStatus, SameSite, ValueRule};
 use ipnet::IpNet;
 use shape::Delay;
 
-use crate::document::value_error::{ValueError, ValueFault};
 use crate::option::bandwidth::{BANDWIDTH, Bandwidths};
 use crate::option::declared::{count, joined, options};
 use crate::option::delay::DELAY;
@@ -18,8 +15,8 @@ use crate::option::kind::{
     At, Boxed, Content, List, Located, Made, Maybe, Name, Switch, Template, UPSTREAM_NAME, Unless, Word,
 };
 use crate::option::matching::{PATTERN, ValueRuleKind, parameter_name};
-use crate::option::named_file::{FileKind, PAGE, Page, Pages, USERS, UsersFile};
-use crate::option::pairs::{OneOrMany, Pair, Pairs, pair};
+use crate::option::named_file::{PAGE, Page, Pages, USERS, UsersFile};
+use crate::option::pairs::{OneOrMany, Pair, Pairs};
 use crate::option::range::{Count, NonZero, Unit};
 use crate::option::table::{Declared, Element, Inline, Table, inherited, key, required, within};
 use crate::tables::cache::options::{ROUTE_CACHE, RouteCacheWritten};
@@ -37,6 +34,7 @@ use crate::tables::route::compress::{COMPRESS, Compress};
 use crate::tables::route::concurrency::{CONCURRENCY, ConcurrencyWritten};
 use crate::tables::route::cors::{CORS, CorsWritten};
 use crate::tables::route::deny::{DenyKind, DenyWritten};
+use crate::tables::route::error_page::{ERROR_PAGES, pages, written_pages};
 use crate::tables::route::kinds::{
     DomainKind, PROXY_NAME, REALM, RedirectStatusKind, StatusKind, StatusWritten, VIA,
 };
@@ -677,29 +675,3 @@ const COOKIES: Inline<CookiesWritten> = Inline {
         ],
     },
 };
-
-/// The kind of value for error pages by status, of a route and of all routes.
-pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
-    expected: "files by status such as { 404 = \"404.html\", 5xx = \"error.html\" }",
-    name: |text| {
-        let fault = || ValueFault::Unknown {
-            written: text.to_owned(),
-            why: "is no status of an error",
-            nearest: None,
-        };
-        PageFor::parse(text)
-            .ok_or_else(|| ValueError { fault: fault(), expected: "404, 4xx, 5xx, or * for all errors" })
-    },
-    print_name: ToString::to_string,
-    kind: PAGE,
-};
-
-/// Converts parsed error pages.
-pub(crate) fn pages(written: Vec<Pair<PageFor, Page>>) -> Pages {
-    ErrorPages::new(written.into_iter().map(|page| (page.name, page.value)))
-}
-
-/// Converts error pages back to parsed options, for printing.
-pub(crate) fn written_pages(pages: &Pages) -> Vec<Pair<PageFor, Page>> {
-    pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect()
-}

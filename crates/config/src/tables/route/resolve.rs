@@ -328,7 +328,7 @@ fn respond_action(
         (Some(page), _) => page.body.to_vec(),
         (None, body) => body.as_ref().map(|body| body.value.clone().into_bytes()).unwrap_or_default(),
     };
-    let of_file = page.map_or(PLAIN, |page| page.content_type);
+    let of_file = page.map_or(PLAIN, |page| &page.content_type);
     let media_type = content_type.as_ref().map_or(of_file, |content_type| &content_type.value);
     let filled = match body.as_ref().filter(|body| page.is_none() && body.value.contains("${")) {
         Some(Located { value, at }) => {

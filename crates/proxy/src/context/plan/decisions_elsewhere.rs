@@ -38,8 +38,13 @@ impl Elsewhere {
     /// Creates the channel for questions to this upstream with these settings.
     pub(super) fn new(upstream: &str, settings: &config::ForwardAuth) -> Self {
         // The index of the upstream belongs to one plan. Time-out and login page are local to an instance.
-        let alike =
-            config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, sign_in: None, ..settings.clone() };
+        let alike = config::ForwardAuth {
+            upstream: 0,
+            timeout: Duration::ZERO,
+            sign_in: None,
+            follows_location: false,
+            ..settings.clone()
+        };
         let question = format!("{upstream}\0{alike:?}").into_bytes();
         Self { question, outlet: Outlet::default() }
     }
@@ -173,6 +178,7 @@ mod tests {
             sets_cookies: false,
             passes_answer: true,
             sign_in: None,
+            follows_location: false,
             cache: None,
         };
         let elsewhere = Elsewhere::new("auth", &settings);

@@ -242,7 +242,11 @@ fn answer(seen: &SeenRequest, behaviour: OriginBehaviour, name: &str) -> Vec<u8>
         OriginBehaviour::Page => ("200 OK", String::new()),
         OriginBehaviour::Missing => ("404 Not Found", String::new()),
         OriginBehaviour::Unavailable => ("503 Service Unavailable", String::new()),
-        OriginBehaviour::Unauthorized => ("401 Unauthorized", "WWW-Authenticate: Bearer\r\n".to_owned()),
+        // A portal names its login page in the Location of a 401.
+        OriginBehaviour::Unauthorized => (
+            "401 Unauthorized",
+            "WWW-Authenticate: Bearer\r\nLocation: https://portal.example/login\r\n".to_owned(),
+        ),
         OriginBehaviour::Redirect => ("302 Found", format!("Location: http://{host}/moved?a=b\r\n")),
         OriginBehaviour::Cookie => {
             ("200 OK", "Cache-Control: max-age=3600\r\nSet-Cookie: sid=1; Path=/; HttpOnly\r\n".to_owned())
