@@ -92,6 +92,7 @@ Examples:
   vanward adapt haproxy /etc/haproxy/haproxy.cfg -o vanward.toml
   vanward adapt caddy /etc/caddy/Caddyfile -o vanward.toml
   vanward adapt traefik /etc/traefik/traefik.yml         with the files of its providers.file
+  vanward adapt apache /etc/apache2/apache2.conf -o vanward.toml
   vanward adapt nginx /etc/nginx/nginx.conf --prove      run both proxies, and compare their answers
   vanward adapt nginx /etc/nginx/nginx.conf --prove vanward.toml
   vanward adapt nginx nginx.conf --prove --capture monday.capture    with captured requests
@@ -108,6 +109,7 @@ enum OtherProxy {
     Pound,
     Zproxy,
     Traefik,
+    Apache,
 }
 
 pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
@@ -128,6 +130,7 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
         OtherProxy::Pound => adapt::pound,
         OtherProxy::Zproxy => adapt::zproxy,
         OtherProxy::Traefik => adapt::traefik,
+        OtherProxy::Apache => adapt::apache,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,
