@@ -37,6 +37,8 @@ mod squid;
 mod pound;
 /// Traefik.
 mod traefik;
+/// Apache httpd.
+mod apache;
 /// Statements with their places, for tools beside the translation.
 pub mod statements;
 
@@ -44,6 +46,7 @@ pub mod statements;
 #[cfg(test)]
 mod told;
 
+pub use apache::adapt as apache;
 pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;

@@ -68,6 +68,17 @@ pub fn haproxy(text: &str, file: &str, _: Include<'_>) -> Result<Vec<Statement>,
     Ok(sections.into_iter().map(of_section).collect())
 }
 
+/// Reads files of Traefik, in YAML or TOML: the blocks of all files in order. Items of lists have the name `-`, unless all
+/// are texts: then these are the words of the list.
+pub fn traefik(text: &str, file: &str, include: Include<'_>) -> Result<Vec<Statement>, Box<Mistake>> {
+    fn of_node(node: Directive, source: &SourceFiles) -> Statement {
+        let block = node.block.map(|block| block.into_iter().map(|inner| of_node(inner, source)).collect());
+        Statement { block, ..placed(source, node.number, node.name, node.words) }
+    }
+    let (tree, source) = crate::traefik::read(text, file, include)?;
+    Ok(tree.into_iter().map(|node| of_node(node, &source)).collect())
+}
+
 /// Reads VCL. Texts keep their quotes. The arms of a condition are `if`, `elseif` and `else`, each with a block.
 pub fn varnish(text: &str, file: &str, include: Include<'_>) -> Result<Vec<Statement>, Box<Mistake>> {
     let (declarations, source) = crate::varnish::read(text, file, include)?;
@@ -159,7 +170,7 @@ mod tests {
 
     #[test]
     fn trees_have_places_and_words_without_quotes() {
-        let cases: [(ReadStatements, &str, &[&str]); 4] = [
+        let cases: [(ReadStatements, &str, &[&str]); 5] = [
             (
                 nginx,
                 "map $uri $x {\n  ~^/a \"b c\";\n}\nserver {\n  location / { return 200 'a b'; }\n}\n",
@@ -174,6 +185,22 @@ mod tests {
                 caddy,
                 "a.example.com {\n  @x path /a\n  respond @x \"no\" 403\n}\n",
                 &["1 0 a.example.com", "2 1 @x path /a", "3 1 respond @x no 403"],
+            ),
+            (
+                traefik,
+                "http:\n  routers:\n    map:\n      rule: Path(`/a`)\n  services:\n    s:\n      loadBalancer:\n        servers:\n        - url: b\n",
+                &[
+                    "3 0 http",
+                    "3 1 routers",
+                    "3 2 map",
+                    "4 3 rule Path(`/a`)",
+                    "6 1 services",
+                    "6 2 s",
+                    "9 3 loadBalancer",
+                    "9 4 servers",
+                    "9 5 -",
+                    "9 6 url b",
+                ],
             ),
             (
                 varnish,

@@ -37,6 +37,7 @@ use crate::draft::StatementOrigin;
 use crate::sheet::Sheet;
 use crate::source::Directive;
 use crate::{Adapted, Include, RemarkKind};
+pub(crate) use syntax::read;
 
 /// Translates a static file with the dynamic ones of its `providers.file`, or a dynamic file. `file` is its name for
 /// messages and comments. Fails if a file is neither YAML nor TOML, or above a limit: blocks 32 deep, 100000

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
+use crate::OldProxy;
 use crate::old::{OldConfiguration, OldFileKind, address_of, default_of, split_port};
 use crate::stand_in::{self, Replaced, StandIns};
 
@@ -184,6 +185,12 @@ impl CandidateWriter<'_> {
             let Some(upstream) = upstream.as_table_like_mut() else { continue };
             // Stand-ins of servers have no TLS.
             upstream.remove("tls");
+            if self.old.peer == OldProxy::Traefik {
+                // As in the old configuration. Stand-ins are always healthy, and speak HTTP/1.1.
+                for option in ["check", "eject", "protocol"] {
+                    upstream.remove(option);
+                }
+            }
             let scripts = upstream.get_mut("fastcgi").and_then(Item::as_table_like_mut);
             if let Some(root) =
                 scripts.and_then(|scripts| scripts.get_mut("root")).and_then(Item::as_value_mut)
@@ -318,7 +325,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::OldProxy;
     use crate::old::OldDoor;
 
     #[test]

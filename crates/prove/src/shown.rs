@@ -1,7 +1,7 @@
 //! Outcomes for readers: the response, and the requests that servers saw, line by line.
 
 use crate::answer::ProofOutcome;
-use crate::compare::{Aspect, FREE_FIELDS, FREE_SERVER_FIELDS};
+use crate::compare::{Aspect, FREE_FIELDS, FREE_SERVER_FIELDS, is_mark};
 use crate::old::OldConfiguration;
 use crate::request::{MARK, SHARE};
 use crate::stand_in::StandIns;
@@ -41,7 +41,7 @@ pub(crate) fn outcome(
     let fields = |fields: &[(String, String)], free: &[&str], differing: Option<&String>| {
         let shown = fields.iter().filter(|(name, _)| {
             let is_own = [MARK, SHARE].iter().any(|own| name.eq_ignore_ascii_case(own));
-            !free.contains(&name.as_str()) && !is_own || differing == Some(name)
+            !free.contains(&name.as_str()) && !is_own && !is_mark(name) || differing == Some(name)
         });
         let line = |(name, value): &(String, String)| ShownLine {
             text: format!("{name}: {}", original(value)),

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use ipnet::Ipv4Net;
 
+use crate::OldProxy;
 use crate::old::{OldConfiguration, OldFileKind, StatementPlace};
 use crate::request::ProofRequest;
 
@@ -18,6 +19,8 @@ const INNER_MAX: u8 = 14;
 
 /// A user and a password that the stand-in of each file of users has: `alice` and `secret`.
 pub const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
+/// As [`USERS`], with a hash that Traefik knows.
+pub(crate) const TRAEFIK_USER: &str = "alice:$apr1$vanward0$yWvGlbC9i0mIiiq1RcmWV0";
 
 /// The places that stand in for those of the old configuration, for one of the two proxies.
 #[derive(Debug, Clone)]
@@ -233,6 +236,7 @@ pub fn files(
     for file in &old.files {
         let place = stand_ins.file(&file.path);
         match file.kind {
+            OldFileKind::Users if old.peer == OldProxy::Traefik => add(place, &format!("{TRAEFIK_USER}\n")),
             OldFileKind::Users => add(place, USERS),
             OldFileKind::Folder if file.path.contains('$') => {}
             OldFileKind::Folder => {
@@ -265,7 +269,6 @@ fn has_file(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::OldProxy;
 
     fn old(networks: &[&str]) -> OldConfiguration {
         let mut old = OldConfiguration::new(OldProxy::Nginx, Vec::new());

@@ -168,7 +168,7 @@ impl<'s> TraefikAdapter<'s> {
         if self.sheet.routes.iter().any(|route| route.get("listener").is_some()) {
             table.set("listener", point.name.as_str(), Vec::new());
         }
-        table.set("path", "= /ping", Vec::new());
+        table.set("path", "/ping*", Vec::new());
         table.set("respond", rules::answer(200, Some(("OK", "text/plain"))), Vec::new());
         self.sheet.routes.push(table);
         for option in ping.inner().iter().filter(|option| option.number != place.number) {

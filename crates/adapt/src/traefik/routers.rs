@@ -69,8 +69,8 @@ impl<'s> TraefikAdapter<'s> {
             }
         };
         let told = text(directive, "priority").and_then(|(word, _)| word.parse::<i64>().ok());
-        let priority =
-            told.filter(|told| *told != 0).unwrap_or(written.chars().count().try_into().unwrap_or(i64::MAX));
+        // Traefik counts bytes.
+        let priority = told.filter(|told| *told != 0).unwrap_or(written.len().try_into().unwrap_or(i64::MAX));
         for inner in directive.inner() {
             match inner.name.to_ascii_lowercase().as_str() {
                 "entrypoints" => self.sheet.needless(inner.number, "the routes are at the listeners"),

@@ -46,7 +46,7 @@ enum YamlValue {
 const DYNAMIC: [&str; 4] = ["http", "tcp", "udp", "tls"];
 
 /// Parses and merges a file and those of its `providers.file`: static and dynamic options have different keys.
-pub(super) fn read(
+pub(crate) fn read(
     text: &str,
     file: &str,
     include: Include<'_>,

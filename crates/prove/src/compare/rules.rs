@@ -7,7 +7,7 @@ use adapt::statements::Statement;
 
 use crate::OldProxy;
 use crate::old::{OldConfiguration, Site};
-use crate::request::ProofRequest;
+use crate::request::{OriginBehaviour, ProofRequest};
 
 pub(super) const OWN: &str = "the proxies' own responses";
 const UPGRADES: &str = "upgrades need no option";
@@ -117,6 +117,17 @@ pub(super) fn of_place(
         {
             "paths are compared with escapes decoded and repeated slashes merged"
         }
+        () if request.is_upgrade() && their == our && has_error_pages(old, request) => {
+            "refused upgrades get no page of errors"
+        }
+        () if peer == OldProxy::Traefik
+            && their == 418
+            && theirs.seen.is_empty()
+            && ours.seen.is_empty()
+            && matches!(our, 404 | 501) =>
+        {
+            "pages of Traefik itself, and services of other providers"
+        }
         () if theirs.seen.is_empty() && ours.seen.is_empty() => {
             return of_own(old, request, theirs, ours).or_else(|| of_conditions(peer, request, theirs, ours));
         }
@@ -173,6 +184,20 @@ fn of_own(
         }
         () if !is_read && is_read_only(their) && is_read_only(our) => {
             "files are only read, also those that are not there"
+        }
+        () if peer == OldProxy::Traefik
+            && (their, our) == (200, 204)
+            && request.method == "OPTIONS"
+            && theirs.answer.body.is_empty() =>
+        {
+            "answers to preflights have no content"
+        }
+        () if peer == OldProxy::Traefik
+            && matches!((their, our), (301 | 308, 404))
+            && theirs.answer.field("location").is_some_and(|to| to.starts_with("https://"))
+            && !old.sites.iter().any(|site| is_for_host(site, &request.host)) =>
+        {
+            "unknown hosts get 404"
         }
         () if peer == OldProxy::Caddy
             && matches!((their, our), (0 | 200, 404))
@@ -302,6 +327,16 @@ pub(super) fn of_old_field(
             "header applies to every response"
         }
         "etag" if of_gzip(values.theirs) == values.ours => "ETag of compressed responses",
+        // The route has them for HTTPS.
+        _ if old.peer == OldProxy::Traefik
+            && is_own
+            && values.theirs.is_empty()
+            && old.any(&|statement: &Statement| statement.name.eq_ignore_ascii_case("redirections"))
+            && ours.answer.field("location").is_some_and(|to| to.starts_with("https://")) =>
+        {
+            "redirects to HTTPS have the fields of their route"
+        }
+        _ if old.peer == OldProxy::Traefik => return of_traefik_field(old, request, values),
         "location" if old.peer == OldProxy::Nginx && is_of_host(values.theirs, ours) => {
             "Location is mapped back where the host is rewritten"
         }
@@ -323,6 +358,40 @@ pub(super) fn of_old_field(
             OWN
         }
         _ if old.peer == OldProxy::Nginx => return of_nginx_field(old, request, values, theirs, ours),
+        _ => return None,
+    })
+}
+
+/// As [`of_old_field`], for Traefik.
+fn of_traefik_field(
+    old: &OldConfiguration,
+    request: &ProofRequest,
+    values: &FieldValues<'_>,
+) -> Option<&'static str> {
+    let is_of_server = |theirs: &String, ours: &String| {
+        old.servers.iter().any(|server| *theirs == format!("http://{}{ours}", server.written))
+    };
+    let codings = request.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept-encoding"));
+    let has_capitals = |(_, value): &(String, String)| value.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(match values.name {
+        "location" if merged(values.theirs) == merged(values.ours) => {
+            "repeated slashes and escapes in redirects"
+        }
+        "location" if values.theirs.iter().zip(values.ours).all(|(their, our)| is_of_server(their, our)) => {
+            "Location of servers that authenticate is not changed"
+        }
+        "content-encoding" if values.theirs.is_empty() && codings.clone().any(has_capitals) => {
+            "content codings have no case"
+        }
+        "content-encoding" if values.theirs.is_empty() && request.method == "HEAD" => {
+            "HEAD gets the fields of GET"
+        }
+        "content-type" if values.theirs.is_empty() && request.path() == "/ping" => {
+            "the page of ping has a media type"
+        }
+        "vary" if values.ours.is_empty() && request.is_upgrade() => {
+            "fields of responses that accept an upgrade"
+        }
         _ => return None,
     })
 }
@@ -413,7 +482,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// URLs without repeated slashes and escapes in their paths.
-fn merged(locations: &[String]) -> Vec<String> {
+pub(super) fn merged(locations: &[String]) -> Vec<String> {
     let merge = |location: &String| {
         let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
         let mut path = rest.to_owned();
@@ -433,6 +502,7 @@ fn without_dots(url: &str) -> String {
         match segment {
             "." => {}
             ".." if made.len() > 1 => drop(made.pop()),
+            ".." => {}
             segment => made.push(segment),
         }
     }
@@ -487,7 +557,7 @@ pub(super) fn of_server_field(
             "the case of Host"
         }
         "accept-encoding" if ours.is_empty() && (!sent || theirs == ["gzip"]) => {
-            "Caddy and Varnish ask servers for gzip"
+            "Caddy, Traefik and Varnish ask servers for gzip"
         }
         "x-request-id" if !theirs.is_empty() && !ours.is_empty() && !sent => {
             "each proxy has its own request ID"
@@ -560,6 +630,54 @@ fn time_of(text: &str) -> Option<(&str, bool, u64)> {
     (ms.len() == 13 && (has_dot || time.len() == 13)).then(|| Some((before, has_dot, ms.parse().ok()?)))?
 }
 
+pub(super) const ERROR_PAGES: &str = "pages of errors are asked for without conditions and ranges";
+
+/// Whether a service of Traefik's has pages for the errors of servers, and the request gets one.
+pub(super) fn has_error_pages(old: &OldConfiguration, request: &ProofRequest) -> bool {
+    let is_it = |statement: &Statement| statement.name.eq_ignore_ascii_case("errors");
+    let is_error = matches!(
+        request.behaviour,
+        OriginBehaviour::Missing | OriginBehaviour::Unavailable | OriginBehaviour::Unauthorized
+    );
+    old.peer == OldProxy::Traefik && is_error && old.any(&is_it)
+}
+
+/// The rule by which a field from Traefik to a server may differ.
+pub(super) fn of_traefik_server_field(
+    old: &OldConfiguration,
+    request: &ProofRequest,
+    name: &str,
+    (theirs, ours): (&[String], &[String]),
+) -> Option<&'static str> {
+    let is_set = |statement: &Statement| statement.name.eq_ignore_ascii_case(name);
+    if old.peer != OldProxy::Traefik || old.any(&is_set) {
+        return None;
+    }
+    Some(match name {
+        "x-real-ip" | "x-forwarded-server" | "x-forwarded-port" if ours.is_empty() => {
+            "servers get X-Real-Ip, X-Forwarded-Server and X-Forwarded-Port from Traefik only"
+        }
+        "x-replaced-path"
+            if theirs.is_empty() || merged(theirs) == merged(ours) || has_error_pages(old, request) =>
+        {
+            "X-Replaced-Path is the path as it was sent, whether the expression matches or not"
+        }
+        "x-forwarded-uri" if merged(theirs) == merged(ours) => {
+            "paths are compared with escapes decoded and repeated slashes merged"
+        }
+        "user-agent" if ours.is_empty() && theirs.iter().all(|agent| agent.starts_with("Go-http-client")) => {
+            "Traefik names itself to servers that authenticate"
+        }
+        _ if CONDITIONS.contains(&name) && ours.is_empty() && has_error_pages(old, request) => ERROR_PAGES,
+        "x-forwarded-proto"
+            if request.is_upgrade() && theirs.iter().all(|scheme| scheme.starts_with("ws")) =>
+        {
+            "the scheme of a WebSocket is that of HTTP"
+        }
+        _ => return None,
+    })
+}
+
 /// Whether our path is theirs with more behind it.
 fn is_longer(theirs: &[String], ours: &[String]) -> bool {
     matches!((theirs, ours), ([their], [our]) if our.strip_prefix(their.as_str()).is_some_and(|rest| rest.starts_with('/')))
@@ -582,8 +700,8 @@ pub(super) fn of_target(
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
     let is_same = || merged(&[theirs.to_owned()]) == merged(&[ours.to_owned()]);
-    (peer == OldProxy::Nginx && has_dots && is_same())
-        .then_some("nginx resolves dot segments, and servers get them from Vanward")
+    (matches!(peer, OldProxy::Nginx | OldProxy::Traefik) && has_dots && is_same())
+        .then_some("nginx and Traefik resolve dot segments, and servers get them from Vanward")
 }
 
 /// The values of a field in both responses.
@@ -608,6 +726,8 @@ pub(super) fn of_field(
         "etag" if is_file => "ETag of files",
         "accept-ranges" => "Accept-Ranges",
         "content-type" | "cache-control" | "retry-after" | "content-encoding" | "vary" if is_own => OWN,
+        // Beside the page of Traefik.
+        "x-content-type-options" if is_own && theirs.answer.status == 404 => OWN,
         "expires" if values.ours.is_empty() && ours.answer.field("cache-control").is_some() => {
             "Expires beside Cache-Control"
         }

@@ -32,7 +32,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// With --prove, the other proxy and Vanward run side by side on loopback, and get the same generated requests, and
 /// those of --capture. The report lists every difference, and what no request reached. The exit code is 0 if nothing differs and everything
 /// was reached, 1 for differences, and 98 if something could not be reached or started. It supports nginx, haproxy,
-/// caddy and varnish, which must be installed. HTTP/3, client certificates, and servers of uwsgi, SCGI, gRPC and
+/// caddy, varnish and traefik, which must be installed. HTTP/3, client certificates, and servers of uwsgi, SCGI, gRPC and
 /// memcached are not tested.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -92,6 +92,7 @@ Examples:
   vanward adapt haproxy /etc/haproxy/haproxy.cfg -o vanward.toml
   vanward adapt caddy /etc/caddy/Caddyfile -o vanward.toml
   vanward adapt traefik /etc/traefik/traefik.yml         with the files of its providers.file
+  vanward adapt apache /etc/apache2/apache2.conf -o vanward.toml
   vanward adapt nginx /etc/nginx/nginx.conf --prove      run both proxies, and compare their answers
   vanward adapt nginx /etc/nginx/nginx.conf --prove vanward.toml
   vanward adapt nginx nginx.conf --prove --capture monday.capture    with captured requests
@@ -108,6 +109,7 @@ enum OtherProxy {
     Pound,
     Zproxy,
     Traefik,
+    Apache,
 }
 
 pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
@@ -128,6 +130,7 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
         OtherProxy::Pound => adapt::pound,
         OtherProxy::Zproxy => adapt::zproxy,
         OtherProxy::Traefik => adapt::traefik,
+        OtherProxy::Apache => adapt::apache,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,
@@ -185,8 +188,9 @@ fn proved(
         OtherProxy::Haproxy => ::prove::OldProxy::Haproxy,
         OtherProxy::Caddy => ::prove::OldProxy::Caddy,
         OtherProxy::Varnish => ::prove::OldProxy::Varnish,
+        OtherProxy::Traefik => ::prove::OldProxy::Traefik,
         _ => {
-            let why = "--prove is for nginx, haproxy, caddy and varnish";
+            let why = "--prove is for nginx, haproxy, caddy, varnish and traefik";
             return super::fail(super::USAGE, why);
         }
     };

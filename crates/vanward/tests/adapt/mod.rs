@@ -70,6 +70,11 @@ fn squid_and_vanward_with_its_adapted_file_answer_alike() {
 }
 
 #[test]
+fn apache_and_vanward_with_its_adapted_file_answer_alike() {
+    alike(Peer::Apache);
+}
+
+#[test]
 #[ignore = "Debian has no Pound any more: for those who have built one"]
 fn pound_and_vanward_with_its_adapted_file_answer_alike() {
     alike(Peer::Pound);
@@ -209,5 +214,5 @@ fn wrong_syntax_has_its_place() {
         ended.errors
     );
     assert!(run(&["adapt", "nginx", "/nowhere"]).with_code(1).errors.contains("it cannot be read"));
-    run(&["adapt", "apache", "n.conf"]).with_code(2);
+    run(&["adapt", "lighttpd", "n.conf"]).with_code(2);
 }

@@ -17,6 +17,7 @@ pub(crate) enum Peer {
     Squid,
     Pound,
     Traefik,
+    Apache,
 }
 
 impl Peer {
@@ -30,11 +31,16 @@ impl Peer {
             Self::Squid => "squid",
             Self::Pound => "pound",
             Self::Traefik => "traefik",
+            Self::Apache => "apache",
         }
     }
 
     pub(crate) fn program(self) -> &'static str {
-        if self == Self::Varnish { "varnishd" } else { self.word() }
+        match self {
+            Self::Varnish => "varnishd",
+            Self::Apache => "apache2",
+            other => other.word(),
+        }
     }
 
     /// Samples that run without certificates and other servers.
@@ -126,6 +132,7 @@ impl Peer {
             Self::Squid => {
                 &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf", "04-rules.conf"]
             }
+            Self::Apache => &["01-sites.conf"],
             Self::Pound => &["01-sites.cfg", "03-hosts-paths.cfg", "04-fields.cfg"],
             Self::Traefik => {
                 &["01-whoami.yml", "03-hosts.yml", "04-guards.yml", "05-rules.yml", "06-paths.yml"]
@@ -139,6 +146,9 @@ impl Peer {
             Self::Nginx => got.body.contains("<center>") || got.body.is_empty(),
             Self::Haproxy => got.body.contains("<html><body><h1>") || got.body.is_empty(),
             Self::Caddy => got.body.is_empty(),
+            Self::Apache => {
+                got.body.contains("<address>") || got.body.contains("<title>") || got.body.is_empty()
+            }
             Self::Squid => got.body.contains("squid") || got.body.is_empty(),
             Self::Pound => got.body.contains("<h1>") || got.body.is_empty(),
             // The body is the status's name.
@@ -167,6 +177,10 @@ impl Peer {
                 });
                 write(&file, &(lines.collect::<Vec<_>>().join("\n") + "\n"));
                 command.arg("-db").arg("-q").arg("-f").arg(&file);
+            }
+            Self::Apache => {
+                write(&file, &of_apache(text, folder));
+                command.arg("-X").arg("-d").arg(folder).arg("-f").arg(&file);
             }
             Self::Squid => {
                 let quiet = "pid_filename none\ncache_log /dev/null\naccess_log none\npinger_enable off\nshutdown_lifetime 0 seconds\n";
@@ -244,6 +258,40 @@ fn of_nginx(text: &str, folder: &Path) -> String {
         .collect();
     let text = text.replacen("http {", &format!("http {{ access_log off; {temporary}"), 1);
     format!("daemon off; master_process off; pid nginx.pid; error_log stderr crit;\n{text}")
+}
+
+/// Adapts a configuration of Apache to write only into a folder, and to find its modules.
+fn of_apache(text: &str, folder: &Path) -> String {
+    const MODULES: [&str; 16] = [
+        "mpm_event",
+        "authz_core",
+        "authz_host",
+        "authz_user",
+        "authn_core",
+        "authn_file",
+        "auth_basic",
+        "alias",
+        "headers",
+        "proxy",
+        "proxy_http",
+        "proxy_balancer",
+        "lbmethod_byrequests",
+        "slotmem_shm",
+        "socache_shmcb",
+        "proxy_wstunnel",
+    ];
+    let modules: String = MODULES
+        .iter()
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .collect();
+    let of_the_service = ["ServerRoot", "LoadModule", "CustomLog"];
+    let lines =
+        text.lines().filter(|line| !of_the_service.iter().any(|word| line.trim_start().starts_with(word)));
+    let folder = folder.display();
+    let own = format!(
+        "PidFile {folder}/apache.pid\nErrorLog /dev/null\nDefaultRuntimeDir {folder}\nServerName localhost\n{modules}"
+    );
+    own + &lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn write(file: &Path, text: &str) {

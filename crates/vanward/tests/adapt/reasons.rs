@@ -34,6 +34,7 @@ impl Pair<'_> {
             Peer::Squid => SQUID,
             Peer::Pound => POUND,
             Peer::Traefik => TRAEFIK,
+            Peer::Apache => APACHE,
         });
         all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
     }
@@ -173,6 +174,27 @@ const POUND: &[Reason] = &[
         pair.theirs.status == 405 && !["GET", "HEAD", "POST"].contains(&pair.ask.method)
     }),
     ("Pound takes shorter lines", |pair| pair.theirs.status == 413 && pair.ask.fields.len() > 4000),
+];
+
+const APACHE: &[Reason] = &[
+    (
+        "Apache refuses escaped slashes, zero bytes and invalid escapes; here a server sees them, where no route goes by them",
+        |pair| {
+            let doubtful = ["%2F", "%00", "%zz", "%2e%2e"];
+            [400, 404].contains(&pair.theirs.status) && doubtful.iter().any(|part| pair.path().contains(part))
+        },
+    ),
+    ("redirects to a path have a path in Location", |pair| {
+        let whole = pair.theirs.field("location").unwrap_or_default();
+        let is_path = |path: &str| path.starts_with('/') && whole.ends_with(path);
+        pair.mine.field("location").is_some_and(is_path) && pair.is_alike_without("location", false)
+    }),
+    ("ranges of what is not stored are cut out by Apache; here the server does so, or not", |pair| {
+        pair.ask.fields.contains("Range")
+            && [206, 416].contains(&pair.theirs.status)
+            && pair.mine.status == 200
+    }),
+    ("upgrades need no option", |pair| pair.ask.fields.contains("Upgrade:") && pair.mine.status == 101),
 ];
 
 const TRAEFIK: &[Reason] = &[

@@ -1,5 +1,5 @@
-//! `vanward adapt` compared with Traefik, which Debian lacks: the program comes from a Python package, and a test
-//! of the workspace runs both. That test also covers the other peers if they are installed.
+//! `vanward adapt` compared with Traefik, which Debian lacks: the program comes from a Python package. Tests of the
+//! workspace run both, and `--prove`. They also cover the other peers if these are installed.
 
 use std::process::Command;
 

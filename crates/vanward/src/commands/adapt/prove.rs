@@ -14,7 +14,7 @@ mod programs;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -71,8 +71,8 @@ pub(super) fn run(asked: &ToProve<'_>, include: adapt::Include<'_>) -> ExitCode 
         Err(mistake) => return super::super::fail(super::super::BAD_CONFIGURATION, mistake),
     };
     let Some(program) = programs::installed(asked.peer.program()) else {
-        let (name, package) = (asked.peer.program(), asked.peer.package());
-        let why = format!("{name} is not installed, so nothing can be compared: apt-get install {package}");
+        let (name, source) = (asked.peer.program(), asked.peer.source());
+        let why = format!("{name} is not installed, so nothing can be compared: {source}");
         return super::super::fail(verdict::INVALID, why);
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -204,10 +204,7 @@ async fn prove_it(
     }
     let mut bench = Bench::prepare(asked, &old)?;
     let folder = bench.folder.path().to_owned();
-    let (file, original) = accepted(&mut old, program, &folder, &mut bench.theirs)?;
-    let command = programs::command(asked.peer, program, &folder, &file, &bench.theirs.doors);
-    let running = RunningProgram::start(asked.peer.name(), command, &folder, &bench.theirs.doors).await;
-    let mut their_program = running.map_err(NoProof::Undecided)?;
+    let (mut their_program, original) = started(&mut old, program, &folder, &mut bench.theirs).await?;
     let mut our_program = bench.start_vanward().await?;
     let run = ProofRun {
         requests: bench.requests.clone(),
@@ -268,39 +265,85 @@ fn copy_patterns(old: &OldConfiguration, name: &str, stand_ins: &StandIns) -> st
     Ok(())
 }
 
-/// Writes the old configuration so that the installed program accepts it. What it does not know is left out.
-fn accepted(
+/// Starts the old program with its configuration. Statements that the installed one does not know are left out.
+async fn started(
     old: &mut OldConfiguration,
     program: &Path,
     folder: &Path,
     stand_ins: &mut StandIns,
-) -> Result<(PathBuf, Original), NoProof> {
-    let file = folder.join("original.conf");
+) -> Result<(RunningProgram, Original), NoProof> {
+    let file = folder.join(programs::file_name(old.peer));
     loop {
         let made = prove::original(old, stand_ins);
         write(&file, &made.text).map_err(undecided("the old configuration"))?;
-        let name = old.peer.name();
-        match programs::check(old.peer, program, folder, &file, &made) {
-            Ok(()) => return Ok((file, made)),
-            Err(CheckRefusal::Unknown(source, line)) if stand_ins.rejected.len() < REJECTED_MAX => {
-                let place =
-                    made.lines.iter().flatten().find(|place| place.file == source && place.line == line);
-                let is_new = stand_ins.rejected.insert((source, line));
-                if let (Some(place), true) = (place, is_new) {
-                    let why = format!("the installed {name} does not know it");
-                    old.untested.push((place.clone(), why));
-                    continue;
+        let refusal = match programs::check(old.peer, program, folder, &file, &made) {
+            Err(refusal) => refusal,
+            Ok(()) => {
+                let command = programs::command(old.peer, program, folder, &file, &stand_ins.doors);
+                let running = RunningProgram::start(old.peer.name(), command, folder, &stand_ins.doors).await;
+                match running {
+                    Ok(mut running) => match loaded(&mut running, old, folder, &made, stand_ins).await? {
+                        Ok(()) => return Ok((running, made)),
+                        Err(refusal) => {
+                            running.stop().await;
+                            refusal
+                        }
+                    },
+                    Err(why) => programs::refusal(&why, &made).ok_or(NoProof::Undecided(why))?,
                 }
-                return Err(NoProof::Undecided(format!("{name} does not accept its configuration")));
             }
-            Err(CheckRefusal::Unknown(..)) => {
-                let why = format!("{name} knows too little of its configuration; is its version right?");
-                return Err(NoProof::Undecided(why));
-            }
-            Err(CheckRefusal::Other(why)) => {
-                return Err(NoProof::Undecided(format!("{name} does not accept its configuration: {why}")));
-            }
+        };
+        without(old, stand_ins, &made, refusal)?;
+    }
+}
+
+/// Waits until the program has read its configuration, which Traefik does after it listens.
+async fn loaded(
+    running: &mut RunningProgram,
+    old: &OldConfiguration,
+    folder: &Path,
+    made: &Original,
+    stand_ins: &StandIns,
+) -> Result<Result<(), CheckRefusal>, NoProof> {
+    if old.peer != OldProxy::Traefik {
+        return Ok(Ok(()));
+    }
+    let client = ProofClient::new().map_err(NoProof::Undecided)?;
+    let is_ready = || {
+        old.doors.iter().zip(&stand_ins.doors).enumerate().all(|(index, (door, address))| {
+            let status = client.send(*address, door, &prove::readiness(index)).status;
+            !matches!(status, 0 | 404)
+        })
+    };
+    Ok(programs::loaded(running, folder, made, is_ready).await)
+}
+
+/// Leaves out a statement that the installed program does not know.
+fn without(
+    old: &mut OldConfiguration,
+    stand_ins: &mut StandIns,
+    made: &Original,
+    refusal: CheckRefusal,
+) -> Result<(), NoProof> {
+    let name = old.peer.name();
+    let (source, line) = match refusal {
+        CheckRefusal::Other(why) => {
+            return Err(NoProof::Undecided(format!("{name} does not accept its configuration: {why}")));
         }
+        CheckRefusal::Unknown(..) if stand_ins.rejected.len() >= REJECTED_MAX => {
+            let why = format!("{name} knows too little of its configuration; is its version right?");
+            return Err(NoProof::Undecided(why));
+        }
+        CheckRefusal::Unknown(source, line) => (source, line),
+    };
+    let place = made.lines.iter().flatten().find(|place| place.file == source && place.line == line);
+    let is_new = stand_ins.rejected.insert((source, line));
+    match place {
+        Some(place) if is_new => {
+            old.untested.push((place.clone(), format!("the installed {name} does not know it")));
+            Ok(())
+        }
+        _ => Err(NoProof::Undecided(format!("{name} does not accept its configuration"))),
     }
 }
 

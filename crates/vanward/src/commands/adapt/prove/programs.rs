@@ -26,7 +26,7 @@ pub(super) fn installed(program: &str) -> Option<PathBuf> {
 pub(super) fn version(peer: OldProxy, program: &Path) -> String {
     let arguments: &[&str] = match peer {
         OldProxy::Nginx | OldProxy::Haproxy => &["-v"],
-        OldProxy::Caddy => &["version"],
+        OldProxy::Caddy | OldProxy::Traefik => &["version"],
         OldProxy::Varnish => &["-V"],
     };
     let told = Command::new(program).args(arguments).output();
@@ -94,7 +94,12 @@ const UNKNOWN: [&str; 6] = [
 /// Variables with the folder for files of a program.
 const HOMES: [&str; 3] = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"];
 
-/// Has the old program check the rewritten configuration.
+/// The file of the rewritten configuration. Traefik goes by the extension.
+pub(super) fn file_name(peer: OldProxy) -> &'static str {
+    if peer == OldProxy::Traefik { "original.yml" } else { "original.conf" }
+}
+
+/// Has the old program check the rewritten configuration. Traefik does so when it runs: see [`loaded`].
 pub(super) fn check(
     peer: OldProxy,
     program: &Path,
@@ -108,6 +113,11 @@ pub(super) fn check(
         OldProxy::Haproxy => command.arg("-c").arg("-f").arg(file),
         OldProxy::Caddy => command.args(["validate", "--adapter", "caddyfile", "--config"]).arg(file),
         OldProxy::Varnish => command.arg("-C").arg("-f").arg(file).arg("-n").arg(folder.join("check")),
+        OldProxy::Traefik => {
+            // Of the start before, with a statement that is left out now.
+            let _ = std::fs::remove_file(folder.join(TRAEFIK_LOG));
+            return Ok(());
+        }
     };
     for variable in HOMES {
         command.env(variable, folder);
@@ -137,6 +147,67 @@ fn line_of(message: &str, file: &Path) -> Option<usize> {
     let (_, behind) =
         message.split_once(&format!("{file}:")).or_else(|| message.split_once(&format!("'{file}' Line ")))?;
     behind.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Waits until Traefik has read its file, which it does after it listens. Its log names what it does not accept.
+pub(super) async fn loaded(
+    running: &mut RunningProgram,
+    folder: &Path,
+    made: &Original,
+    is_ready: impl Fn() -> bool,
+) -> Result<(), CheckRefusal> {
+    let started = std::time::Instant::now();
+    loop {
+        let is_ready = is_ready();
+        let log = std::fs::read_to_string(folder.join(TRAEFIK_LOG)).unwrap_or_default();
+        if let Some(refusal) = log.lines().find_map(|line| refusal(line, made)) {
+            return Err(refusal);
+        }
+        if is_ready {
+            return Ok(());
+        }
+        if let Some(why) = running.ended() {
+            return Err(refusal(&why, made).unwrap_or(CheckRefusal::Other(why)));
+        }
+        if started.elapsed() > START_MAX {
+            let why = format!("it has not read its file in {} s", START_MAX.as_secs());
+            return Err(CheckRefusal::Other(why));
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+/// The other log has its standard error.
+const TRAEFIK_LOG: &str = "traefik.json";
+
+/// The statement that a line of Traefik's log refuses, if it does.
+pub(super) fn refusal(line: &str, made: &Original) -> Option<CheckRefusal> {
+    let entry: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+    let error = entry["error"].as_str().unwrap_or(line);
+    if let Some((_, node)) = error.split_once("field not found, node: ") {
+        let node = node.split(|letter: char| letter == '"' || letter.is_whitespace()).next()?;
+        let is_it = |place: &&prove::StatementPlace| {
+            let path = place.text.split(' ').next().unwrap_or_default();
+            path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(node))
+        };
+        return Some(match made.lines.iter().flatten().find(is_it) {
+            Some(place) => CheckRefusal::Unknown(place.file.clone(), place.line),
+            None => CheckRefusal::Other(error.to_owned()),
+        });
+    }
+    // The redirect of an entry point is built again when the file has been read.
+    let router = entry["routerName"].as_str().filter(|router| !router.ends_with("@internal"))?;
+    let router = router.split('@').next().unwrap_or_default();
+    let is_it = |place: &&prove::StatementPlace| {
+        let name = place.text.strip_prefix("http.routers.");
+        // Routers of an entry point with options have its name before theirs.
+        name.is_some_and(|name| {
+            router == name || router.strip_suffix(name).is_some_and(|rest| rest.ends_with('-'))
+        })
+    };
+    let place = made.marks.iter().map(|mark| &mark.place).find(is_it);
+    let place = place.map_or_else(|| format!("the router {router}"), ToString::to_string);
+    Some(CheckRefusal::Other(format!("{place}: {error}")))
 }
 
 /// The command line of the old program. Varnish gets its address there.
@@ -172,6 +243,7 @@ pub(super) fn command(
             ];
             std::iter::once(program).chain(words.map(str::to_owned)).collect()
         }
+        OldProxy::Traefik => vec![program, format!("--configFile={file}")],
         OldProxy::Caddy => {
             let homes = HOMES.iter().map(|variable| format!("{variable}={folder}"));
             let words = [program.as_str(), "run", "--adapter", "caddyfile", "--config", &file];
@@ -237,6 +309,17 @@ pub(super) fn reached(
         OldProxy::Nginx => "reached.log",
         // Its standard output.
         OldProxy::Haproxy => "haproxy.out",
+        OldProxy::Traefik => {
+            let of_field = |(name, _): &(String, String)| {
+                name.strip_prefix("x-vanward-reached-").and_then(|number| number.parse().ok())
+            };
+            let marks = outcomes.iter().map(|outcome| {
+                let mut marks: Vec<usize> = outcome.answer.fields.iter().filter_map(of_field).collect();
+                marks.sort_unstable();
+                marks
+            });
+            return marks.enumerate().collect();
+        }
         OldProxy::Caddy | OldProxy::Varnish => {
             let marks = outcomes.iter().map(|outcome| {
                 let marks = outcome.answer.field("x-vanward-reached").unwrap_or_default();
