@@ -153,13 +153,8 @@ impl<'s> CaddyAdapter<'s> {
                 self.secured.push(SecuredSite { address: address.clone(), hosts: names.clone(), origins });
             }
             let tables = self.routes_at(site, has_tls);
-            let named = |mut table: DraftTable| {
-                if !names.is_empty() {
-                    table.set_first("host", one_or_list(&names));
-                }
-                table
-            };
-            made.push((address, tables.into_iter().map(named).collect()));
+            let named = tables.into_iter().filter_map(|table| within(table, &names));
+            made.push((address, named.collect()));
         }
     }
 
@@ -476,6 +471,44 @@ fn redirect_to_https(port: &str, mut origins: Vec<StatementOrigin>) -> DraftTabl
 }
 
 /// Whether the `host` of a route takes a host, also by a pattern such as `*.example.com`.
+/// Restricts a route to the hosts of its site. `None` if its own hosts are none of them: no request reaches it.
+fn within(mut table: DraftTable, names: &[String]) -> Option<DraftTable> {
+    if names.is_empty() {
+        return Some(table);
+    }
+    let own = match table.get("host") {
+        None => names.to_vec(),
+        Some(DraftValue::Text(host)) => vec![host.clone()],
+        Some(DraftValue::List(hosts)) => {
+            let text = |host: &DraftValue| match host {
+                DraftValue::Text(host) => Some(host.clone()),
+                _ => None,
+            };
+            hosts.iter().filter_map(text).collect()
+        }
+        Some(_) => return Some(table),
+    };
+    let mut both: Vec<String> = Vec::new();
+    for (name, own) in names.iter().flat_map(|name| own.iter().map(move |own| (name, own))) {
+        // The narrower of both.
+        let host = if is_served(Some(&name.as_str().into()), own) {
+            own
+        } else if is_served(Some(&own.as_str().into()), name) {
+            name
+        } else {
+            continue;
+        };
+        if !both.contains(host) {
+            both.push(host.clone());
+        }
+    }
+    let from = table.option("host").map(|(_, from)| from).unwrap_or_default();
+    table.without("host");
+    table.set_first("host", one_or_list(&both));
+    from.into_iter().for_each(|origin| table.cite("host", origin));
+    (!both.is_empty()).then_some(table)
+}
+
 fn is_served(written: Option<&DraftValue>, host: &str) -> bool {
     match written {
         Some(DraftValue::Text(known)) => {

@@ -448,6 +448,21 @@ fn a_site_with_a_name_has_certificates_and_redirects() {
 }
 
 #[test]
+fn hosts_of_matchers_narrow_those_of_their_site() {
+    let text = "*.a.example, b.example {\n tls c.pem k.pem\n @one host one.a.example\n @all host *.example\n \
+                @other host c.test\n respond @one 201\n respond @other 202\n respond @all 203\n respond 204\n}\n";
+    let adapted = checked(text);
+    let hosts = |status: u16| {
+        let route = adapted.toml.split("[[route]]").find(|route| route.contains(&format!("status = {status}")));
+        let hosts = route.into_iter().flat_map(str::lines).filter(|line| line.starts_with("host = "));
+        hosts.map(|line| line.split("  #").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(201), ["host = \"one.a.example\""], "{}", adapted.toml);
+    assert_eq!(hosts(202), Vec::<String>::new());
+    assert_eq!(hosts(203), ["host = [\"*.a.example\", \"b.example\"]"], "{}", adapted.toml);
+}
+
+#[test]
 fn automatic_https_redirects_from_http() {
     let to =
         |port: &str| format!("redirect = {{ to = \"https://$host{port}$path_and_query\", status = 308 }}");
