@@ -183,6 +183,13 @@ pub struct PlanListener {
 /// The name in place of an upstream's under which the secret of splits is handed over; no upstream has it.
 pub(crate) const SPLITS: &str = "";
 
+/// The number of the list of trusted proxies. After a change, connections judge their client again with the next request.
+fn trust(previous: Option<&Plan>, config: &Config) -> u64 {
+    previous.map_or(0, |previous| {
+        previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
+    })
+}
+
 /// The name of this machine: read once.
 fn hostname(previous: Option<&Plan>) -> Arc<str> {
     previous.map_or_else(|| telemetry::host_name().into(), |previous| Arc::clone(&previous.hostname))
@@ -240,12 +247,8 @@ impl Plan {
             same.map_or_else(|| conditions::with_patterns(&config), |same| Arc::clone(&same.conditions));
         let peers = same.filter(|same| same.config.cache == config.cache);
         let peers = peers.map_or_else(|| Peers::new(&config).map(Arc::new), |same| same.peers.clone());
-        // After a change, connections judge their client again with the next request.
-        let trust = previous.map_or(0, |previous| {
-            previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
-        });
         Ok(Self {
-            trust,
+            trust: trust(previous, &config),
             tracing,
             cache,
             peers,
