@@ -70,9 +70,7 @@ fn listened(statements: &[Statement]) -> Vec<(String, u16)> {
         let found = match word.parse::<u16>() {
             Ok(port) => Some(("*".to_owned(), port)),
             Err(_) => match split_port(&word) {
-                (host, Some(port)) if matches!(host, "*" | "_default_" | "0.0.0.0" | "[::]") => {
-                    Some(("*".to_owned(), port))
-                }
+                ("*" | "_default_" | "0.0.0.0" | "[::]", Some(port)) => Some(("*".to_owned(), port)),
                 (host, port) => port.map(|port| (host.to_owned(), port)),
             },
         };
@@ -172,7 +170,7 @@ impl ApacheFacts<'_> {
                     self.rule(directive, conditions);
                 }
                 name if name.starts_with("redirect") || name == "rewriterule" => {
-                    self.rule(directive, conditions)
+                    self.rule(directive, conditions);
                 }
                 "sslverifyclient" => self.old.untested(directive, "clients have no certificates"),
                 "<if>" | "<limit>" | "<limitexcept>" => {
