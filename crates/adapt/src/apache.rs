@@ -21,6 +21,7 @@ use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::source::Directive;
 use crate::{Adapted, Include};
+pub(crate) use syntax::read;
 
 /// Translates a configuration of Apache. `file` is its name for messages and comments. Fails on an unclosed section or
 /// quote, includes 16 deep, or more than 100000 statements.

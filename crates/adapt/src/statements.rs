@@ -71,12 +71,20 @@ pub fn haproxy(text: &str, file: &str, _: Include<'_>) -> Result<Vec<Statement>,
 /// Reads files of Traefik, in YAML or TOML: the blocks of all files in order. Items of lists have the name `-`, unless all
 /// are texts: then these are the words of the list.
 pub fn traefik(text: &str, file: &str, include: Include<'_>) -> Result<Vec<Statement>, Box<Mistake>> {
-    fn of_node(node: Directive, source: &SourceFiles) -> Statement {
-        let block = node.block.map(|block| block.into_iter().map(|inner| of_node(inner, source)).collect());
-        Statement { block, ..placed(source, node.number, node.name, node.words) }
-    }
     let (tree, source) = crate::traefik::read(text, file, include)?;
     Ok(tree.into_iter().map(|node| of_node(node, &source)).collect())
+}
+
+/// Reads files of Apache. Names are in lower case, and those of sections in angle brackets.
+pub fn apache(text: &str, file: &str, include: Include<'_>) -> Result<Vec<Statement>, Box<Mistake>> {
+    let (tree, source) = crate::apache::read(text, file, include)?;
+    Ok(tree.into_iter().map(|node| of_node(node, &source)).collect())
+}
+
+/// A statement whose words have no environment variables.
+fn of_node(node: Directive, source: &SourceFiles) -> Statement {
+    let block = node.block.map(|block| block.into_iter().map(|inner| of_node(inner, source)).collect());
+    Statement { block, ..placed(source, node.number, node.name, node.words) }
 }
 
 /// Reads VCL. Texts keep their quotes. The arms of a condition are `if`, `elseif` and `else`, each with a block.

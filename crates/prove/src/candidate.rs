@@ -160,6 +160,10 @@ impl CandidateWriter<'_> {
                 self.replaced(format!("`{of_clients}` of a listener"), "left out");
             }
         }
+        if self.old.peer == OldProxy::Traefik && tls.remove("unknown_names").is_some() {
+            // As `sniStrict` of the old configuration: the certificate of the proof has one name.
+            self.replaced("`unknown_names` of a listener", "left out");
+        }
         let (cert, key) = (self.stand_ins.certificate.as_str(), self.stand_ins.key.as_str());
         for (name, new) in [("cert", cert), ("key", key)] {
             if tls.contains_key(name) {
@@ -364,6 +368,22 @@ mod tests {
         assert!(candidate(&old, &stand_ins, "include = \"a\"", &[]).is_err());
         let closed = candidate(&old, &stand_ins, "workers = 2", &[]).expect("TOML").closed;
         assert_eq!(closed, [0]);
+    }
+
+    #[test]
+    fn options_of_servers_and_names_are_left_out_as_in_files_of_traefik() {
+        let mut old = OldConfiguration::new(OldProxy::Traefik, Vec::new());
+        old.server("10.0.0.1:80", 80, None);
+        let stand_ins = crate::nginx::tests::stand_ins(&old);
+        let text = "[[listen]]\naddress = \":443\"\ntls = { certificates = \"auto\", unknown_names = \"refuse\" }\n\
+                    [upstream.a]\nservers = [\"http://10.0.0.1:80\"]\nprotocol = \"h2\"\ncheck = { path = \"/\" }\neject = { failures = 3 }\n";
+        let made = candidate(&old, &stand_ins, text, &[]).expect("TOML");
+        for word in ["unknown_names", "protocol", "check", "eject"] {
+            assert!(!made.text.contains(word), "{word}: {}", made.text);
+        }
+        old.peer = OldProxy::Caddy;
+        let made = candidate(&old, &stand_ins, text, &[]).expect("TOML");
+        assert!(made.text.contains("unknown_names") && made.text.contains("eject"), "{}", made.text);
     }
 
     #[test]

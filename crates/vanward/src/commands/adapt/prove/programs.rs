@@ -25,7 +25,7 @@ pub(super) fn installed(program: &str) -> Option<PathBuf> {
 /// The version of the old program, such as `nginx/1.22.1`.
 pub(super) fn version(peer: OldProxy, program: &Path) -> String {
     let arguments: &[&str] = match peer {
-        OldProxy::Nginx | OldProxy::Haproxy => &["-v"],
+        OldProxy::Nginx | OldProxy::Haproxy | OldProxy::Apache => &["-v"],
         OldProxy::Caddy | OldProxy::Traefik => &["version"],
         OldProxy::Varnish => &["-V"],
     };
@@ -83,7 +83,8 @@ pub(super) enum CheckRefusal {
 }
 
 /// Messages about statements of other versions, and of missing modules.
-const UNKNOWN: [&str; 6] = [
+const UNKNOWN: [&str; 7] = [
+    "Invalid command",
     "unknown directive",
     "invalid parameter",
     "unknown keyword",
@@ -113,6 +114,7 @@ pub(super) fn check(
         OldProxy::Haproxy => command.arg("-c").arg("-f").arg(file),
         OldProxy::Caddy => command.args(["validate", "--adapter", "caddyfile", "--config"]).arg(file),
         OldProxy::Varnish => command.arg("-C").arg("-f").arg(file).arg("-n").arg(folder.join("check")),
+        OldProxy::Apache => command.arg("-t").arg("-d").arg(folder).arg("-f").arg(file),
         OldProxy::Traefik => {
             // Of the start before, with a statement that is left out now.
             let _ = std::fs::remove_file(folder.join(TRAEFIK_LOG));
@@ -129,9 +131,16 @@ pub(super) fn check(
         return Ok(());
     }
     let text = String::from_utf8_lossy(&[told.stderr, told.stdout].concat()).into_owned();
-    let is_first =
-        |line: &&str| ["[emerg]", "[ALERT]", "Error:", " Line "].iter().any(|part| line.contains(part));
-    let message = text.lines().find(is_first).unwrap_or(text.trim()).to_owned();
+    let is_first = |line: &&str| {
+        ["[emerg]", "[ALERT]", "Error:", " Line ", "Syntax error on line"]
+            .iter()
+            .any(|part| line.contains(part))
+    };
+    let mut message = text.lines().find(is_first).unwrap_or(text.trim()).to_owned();
+    if peer == OldProxy::Apache {
+        // The reason is on the next line.
+        message = text.lines().skip_while(|line| !is_first(line)).take(2).collect::<Vec<_>>().join(" ");
+    }
     let place = line_of(&message, file).and_then(|line| made.lines.get(line.checked_sub(1)?)?.clone());
     let is_unknown = UNKNOWN.iter().any(|said| message.contains(said));
     Err(match place {
@@ -144,8 +153,13 @@ pub(super) fn check(
 /// The line in `… in FILE:LINE`.
 fn line_of(message: &str, file: &Path) -> Option<usize> {
     let file = file.display();
-    let (_, behind) =
-        message.split_once(&format!("{file}:")).or_else(|| message.split_once(&format!("'{file}' Line ")))?;
+    let found =
+        message.split_once(&format!("{file}:")).or_else(|| message.split_once(&format!("'{file}' Line ")));
+    // Apache writes `line NUMBER of FILE:`.
+    let (_, behind) = match message.split_once("Syntax error on line ") {
+        Some(found) => found,
+        None => found?,
+    };
     behind.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -244,6 +258,10 @@ pub(super) fn command(
             std::iter::once(program).chain(words.map(str::to_owned)).collect()
         }
         OldProxy::Traefik => vec![program, format!("--configFile={file}")],
+        OldProxy::Apache => {
+            let words = ["-DFOREGROUND", "-d", &folder, "-f", &file];
+            std::iter::once(program).chain(words.map(str::to_owned)).collect()
+        }
         OldProxy::Caddy => {
             let homes = HOMES.iter().map(|variable| format!("{variable}={folder}"));
             let words = [program.as_str(), "run", "--adapter", "caddyfile", "--config", &file];
@@ -306,7 +324,7 @@ pub(super) fn reached(
     outcomes: &[ProofOutcome],
 ) -> BTreeMap<usize, Vec<usize>> {
     let log = match peer {
-        OldProxy::Nginx => "reached.log",
+        OldProxy::Nginx | OldProxy::Apache => "reached.log",
         // Its standard output.
         OldProxy::Haproxy => "haproxy.out",
         OldProxy::Traefik => {
