@@ -450,10 +450,11 @@ fn a_site_with_a_name_has_certificates_and_redirects() {
 #[test]
 fn hosts_of_matchers_narrow_those_of_their_site() {
     let text = "*.a.example, b.example {\n tls c.pem k.pem\n @one host one.a.example\n @all host *.example\n \
-                @other host c.test\n respond @one 201\n respond @other 202\n respond @all 203\n respond 204\n}\n";
+                @other host c.test\n respond @one 201\n respond @other 202\n respond @all 203\n}\n";
     let adapted = checked(text);
     let hosts = |status: u16| {
-        let route = adapted.toml.split("[[route]]").find(|route| route.contains(&format!("status = {status}")));
+        let route =
+            adapted.toml.split("[[route]]").find(|route| route.contains(&format!("status = {status}")));
         let hosts = route.into_iter().flat_map(str::lines).filter(|line| line.starts_with("host = "));
         hosts.map(|line| line.split("  #").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };

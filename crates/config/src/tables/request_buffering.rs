@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::document::reader::Reader;
-use crate::option::kind::{Maybe, Switch, Switchable};
+use crate::option::kind::{Located, Maybe, Switch, Switchable};
 use crate::option::range::{Count, Unit};
 use crate::option::table::{Inline, Placed, Table, key};
 use crate::tables::cache::options::FOLDER;
@@ -121,3 +121,18 @@ pub(crate) const BUFFERING: Switchable<RequestBuffering> = Switchable(Inline {
         ],
     },
 });
+
+/// Converts the option of a route.
+pub(crate) fn of_route(
+    written: Option<&Located<Option<RequestBuffering>>>,
+    reader: &mut Reader<'_>,
+) -> Option<RequestBuffering> {
+    let Located { value, at } = written?;
+    let usual = RequestBuffering::DEFAULT.memory_bytes;
+    if value.is_some_and(|buffering| buffering.discards && buffering.memory_bytes != usual) {
+        let mistake =
+            reader.mistake(at, "request_buffering: memory has no effect where bodies are discarded");
+        reader.add(mistake.expecting("memory or discard"));
+    }
+    *value
+}

@@ -19,7 +19,6 @@ use socket2::{Domain, Socket as RawSocket, Type};
 use telemetry::message;
 use tokio::io::Interest;
 use tokio::sync::watch;
-use tokio::task::coop::unconstrained;
 
 use crate::connection::client;
 use crate::connection::refused_handshake::ConnectionLimit;
@@ -37,9 +36,6 @@ const UNSENT_MAX: u32 = 256 * 1024;
 /// Time for which the kernel holds back a connection without data.
 // Measured for a request on each connection: 32.4 us of CPU, 47.3 without holding back.
 const DEFER_SECONDS: usize = 1;
-/// Connections that are accepted before others are served. A queue of clients that connect at once is emptied in one turn:
-/// otherwise its last ones wait while the first are served again and again.
-const ACCEPTED_PER_TURN: u32 = 1024;
 /// Pause before accepting again when no descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -219,14 +215,11 @@ pub(crate) async fn accept(
     };
     settled.mark_changed();
     let mut refuses = false;
-    let mut accepted_now = 0;
     loop {
         // `settled` and the worker's state are checked first: while connections keep coming, `turn` would never get to
         // them.
         let is_due = worker.state.get() != WorkerPhase::Running || settled.has_changed().unwrap_or(true);
-        // The runtime's own limit is lower.
-        let turn = unconstrained(turn(&listener, !refuses && !is_due, &mut settled, worker.leaving()));
-        let accepted = match turn.await {
+        let accepted = match turn(&listener, !refuses && !is_due, &mut settled, worker.leaving()).await {
             AcceptTurn::Accept(accepted) => accepted,
             // The command that ends the refusal wakes this task.
             AcceptTurn::Refuse => {
@@ -251,11 +244,8 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 admit(&worker, &listening, stream, peer);
-                accepted_now += 1;
-                if accepted_now == ACCEPTED_PER_TURN {
-                    accepted_now = 0;
-                    tokio::task::yield_now().await;
-                }
+                // An accepted connection is served, however many wait.
+                tokio::task::coop::consume_budget().await;
             }
             Err(error) if is_out_of_descriptors(&error) && worker.give_up_idle() => {}
             Err(error) if is_out_of_descriptors(&error) => {
@@ -264,7 +254,7 @@ pub(crate) async fn accept(
                 worker.alarms.sleep(PAUSE).await;
             }
             // Another worker has taken it, or there was none.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => accepted_now = 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             // The socket is shut down; the runtime has not reported it yet.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refuses = true,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}

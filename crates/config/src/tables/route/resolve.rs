@@ -27,6 +27,7 @@ use crate::tables::forward_auth;
 use crate::tables::headers::edits;
 use crate::tables::jwt::options as jwt_options;
 use crate::tables::names::{Names, WrongTexts};
+use crate::tables::request_buffering;
 use crate::tables::route::concurrency::{ConcurrencyLimit, concurrency};
 use crate::tables::route::kinds::{STATUS_EXPECTED, StatusWritten};
 use crate::tables::route::options::{
@@ -458,7 +459,7 @@ fn policies(
         capture: written.capture.clone().map(|capture| Box::new(capture.value)),
         on_status,
         accel: accel::folders(written.accel.as_ref(), reader),
-        request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
+        request_buffering: request_buffering::of_route(written.request_buffering.as_ref(), reader),
         request_headers: edits(&written.request_headers, of_requests, names, reader)?,
         response_headers: edits(&written.response_headers, of_responses, names, reader)?,
         location: mapped_urls(written, &rewrite),
