@@ -15,7 +15,7 @@ use route::{
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, Texts};
 use crate::context::later::{self, ExchangeConditions, KnownResponse};
-use crate::context::plan::RoutePolicies;
+use crate::context::plan::{RoutePolicies, ServerPlan};
 use crate::context::request_values::RequestValues;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen::{self, RequestFields};
@@ -218,32 +218,17 @@ pub(crate) fn write_response(
     };
     // Servers make URLs from the Host that they were sent, which may not be the client's.
     let mut stored_host = Vec::new();
-    let host = match &policies.settings.rewrite.host {
-        // For a stored response, no head was written for a server.
-        Some(rewrite) if server.is_empty() && request.texts.host.is_empty() => {
-            // Without a valid host, no server was asked for the response.
-            let _ = rewrite.apply(&values, &mut stored_host);
-            &stored_host[..]
-        }
-        _ => sent_host(&upstream.host, routed, server, request),
-    };
+    let host = sent_host(policies, &values, &upstream.host, (routed, server), request, &mut stored_host);
     let path = routed.target.path.for_bytes(bytes);
-    // A closure, because only a mapped URL needs this search.
-    let possible_servers = || {
-        let all = ctx.snapshot.plan.upstreams[routed.upstream.get()].servers.iter();
-        // A stored response can be from any of them.
-        all.filter(move |known| server.is_empty() || known.authority == server)
-    };
     let mut servers = Vec::new();
     if policies.settings.location.is_some() && has_mapped_url(parsed, buffer.filled()) {
-        // A Host that is not UTF-8 matches no server.
-        let host = std::str::from_utf8(host).ok().filter(|host| !host.is_empty());
-        servers.extend(possible_servers().map(|known| known.authority.as_str()).chain(host));
+        servers = named_servers(ctx, routed, server, host);
     }
     let location = policies.settings.location.map(|urls| LocationRewrite {
         urls,
         servers: &servers,
-        server_has_tls: !servers.is_empty() && possible_servers().any(|known| known.tls.is_some()),
+        server_has_tls: !servers.is_empty()
+            && possible_servers(ctx, routed, server).any(|known| known.tls.is_some()),
         client_scheme: values.scheme,
         client_host: seen::authority(ctx, &request.head, bytes, &routed.target),
         prefixes: policies.settings.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
@@ -266,6 +251,28 @@ pub(crate) fn write_response(
     http1::write_response(out, parsed, buffer.filled(), &rewrite);
 }
 
+/// Returns the servers that a response can be from. A stored response has none: it can be from any of the upstream.
+fn possible_servers<'a>(
+    ctx: &'a ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    server: &str,
+) -> impl Iterator<Item = &'a Arc<ServerPlan>> {
+    let all = ctx.snapshot.plan.upstreams[routed.upstream.get()].servers.iter();
+    all.filter(move |known| server.is_empty() || known.authority == server)
+}
+
+/// Returns the hosts by which a response may name its server: addresses, and the Host that was sent.
+fn named_servers<'a>(
+    ctx: &'a ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    server: &str,
+    host: &'a [u8],
+) -> Vec<&'a str> {
+    // A Host that is not UTF-8 matches no server.
+    let host = std::str::from_utf8(host).ok().filter(|host| !host.is_empty());
+    possible_servers(ctx, routed, server).map(|known| known.authority.as_str()).chain(host).collect()
+}
+
 /// Whether a response has a field with a URL that `location` maps.
 fn has_mapped_url(head: &http1::ResponseHead, bytes: &[u8]) -> bool {
     const MAPPED: [&[u8]; 3] = [b"location", b"content-location", b"refresh"];
@@ -273,18 +280,25 @@ fn has_mapped_url(head: &http1::ResponseHead, bytes: &[u8]) -> bool {
     names.into_iter().any(|name| MAPPED.iter().any(|mapped| name.eq_ignore_ascii_case(mapped)))
 }
 
-/// Returns the Host that a server was sent.
+/// Returns the Host that a server was sent. For a stored response, no head was written for a server: `stored` gets the host.
 fn sent_host<'a>(
+    policies: &RoutePolicies,
+    values: &VariableValues<'_, RequestFields<'_>>,
     setting: &'a HostHeader,
-    routed: &RoutedRequest,
-    server: &'a str,
+    (routed, server): (&RoutedRequest, &'a str),
     request: &'a CurrentRequest,
+    stored: &'a mut Vec<u8>,
 ) -> &'a [u8] {
-    match setting {
+    match (setting, &policies.settings.rewrite.host) {
         _ if !request.texts.host.is_empty() => &request.texts.host,
-        HostHeader::Pass => routed.target.authority.for_bytes(request.head_bytes()),
-        HostHeader::Server => server.as_bytes(),
-        HostHeader::Set(host) => host.as_bytes(),
+        (_, Some(rewrite)) if server.is_empty() => {
+            // Without a valid host, no server was asked for the response.
+            let _ = rewrite.apply(values, stored);
+            stored
+        }
+        (HostHeader::Pass, _) => routed.target.authority.for_bytes(request.head_bytes()),
+        (HostHeader::Server, _) => server.as_bytes(),
+        (HostHeader::Set(host), _) => host.as_bytes(),
     }
 }
 
