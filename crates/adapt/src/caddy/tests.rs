@@ -449,8 +449,8 @@ fn a_site_with_a_name_has_certificates_and_redirects() {
 
 #[test]
 fn hosts_of_matchers_narrow_those_of_their_site() {
-    let text = "*.a.example, b.example {\n tls c.pem k.pem\n @one host one.a.example\n @all host *.example\n \
-                @other host c.test\n respond @one 201\n respond @other 202\n respond @all 203\n}\n";
+    let text = "*.a.example, b.example {\n tls c.pem k.pem\n @one host one.a.example\n @sub host *.sub.a.example\n \
+                @other host c.test\n respond @one 201\n respond @other 202\n respond @sub 203\n}\n";
     let adapted = checked(text);
     let hosts = |status: u16| {
         let route =
@@ -460,7 +460,7 @@ fn hosts_of_matchers_narrow_those_of_their_site() {
     };
     assert_eq!(hosts(201), ["host = \"one.a.example\""], "{}", adapted.toml);
     assert_eq!(hosts(202), Vec::<String>::new());
-    assert_eq!(hosts(203), ["host = [\"*.a.example\", \"b.example\"]"], "{}", adapted.toml);
+    assert_eq!(hosts(203), ["host = \"*.sub.a.example\""], "{}", adapted.toml);
 }
 
 #[test]
