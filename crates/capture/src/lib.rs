@@ -49,6 +49,18 @@ pub struct Capture {
     pub is_masked: bool,
 }
 
+impl Capture {
+    /// Returns an empty capture of the running proxy, which masks secrets if there is a mask.
+    pub fn of_running_proxy(mask: Option<&Mask>) -> Self {
+        let lacks = vec!["bodies of requests".to_owned()];
+        let mut empty = Self { source: "vanward".to_owned(), lacks, ..Self::default() };
+        if let Some(mask) = mask {
+            mask.apply(&mut empty);
+        }
+        empty
+    }
+}
+
 /// Entries of the source that are no requests, or beyond a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedEntries {

@@ -154,9 +154,7 @@ impl CaptureWriter {
     }
 
     fn write(&mut self, mut requests: Receiver<CapturedRequest>) -> io::Result<()> {
-        let mut empty = Capture { source: "vanward".to_owned(), ..Capture::default() };
-        empty.lacks.push("bodies of requests".to_owned());
-        self.mask.apply(&mut empty);
+        let empty = Capture::of_running_proxy(Some(&self.mask));
         self.file.write_all(capture::head_line(&empty, None).as_bytes())?;
         loop {
             let next = match requests.try_recv() {

@@ -218,10 +218,10 @@ pub(crate) fn write_response(
     };
     // Servers make URLs from the Host that they were sent, which may not be the client's.
     let mut stored_host = Vec::new();
-    let host = sent_host(policies, &values, &upstream.host, (routed, server), request, &mut stored_host);
     let path = routed.target.path.for_bytes(bytes);
     let mut servers = Vec::new();
     if policies.settings.location.is_some() && has_mapped_url(parsed, buffer.filled()) {
+        let host = sent_host(policies, &values, &upstream.host, (routed, server), request, &mut stored_host);
         servers = named_servers(ctx, routed, server, host);
     }
     let location = policies.settings.location.map(|urls| LocationRewrite {
@@ -273,11 +273,20 @@ fn named_servers<'a>(
     possible_servers(ctx, routed, server).map(|known| known.authority.as_str()).chain(host).collect()
 }
 
+/// Returns how `location` maps a field with this name.
+fn mapped_url(name: &[u8]) -> Option<Mapped> {
+    // The length decides first, which spares nearly all comparisons.
+    match name.len() {
+        8 if name.eq_ignore_ascii_case(b"location") => Some(Mapped::Location),
+        16 if name.eq_ignore_ascii_case(b"content-location") => Some(Mapped::Location),
+        7 if name.eq_ignore_ascii_case(b"refresh") => Some(Mapped::Refresh),
+        _ => None,
+    }
+}
+
 /// Whether a response has a field with a URL that `location` maps.
 fn has_mapped_url(head: &http1::ResponseHead, bytes: &[u8]) -> bool {
-    const MAPPED: [&[u8]; 3] = [b"location", b"content-location", b"refresh"];
-    let names = head.fields.iter().map(|field| field.name.for_bytes(bytes));
-    names.into_iter().any(|name| MAPPED.iter().any(|mapped| name.eq_ignore_ascii_case(mapped)))
+    head.fields.iter().any(|field| mapped_url(field.name.for_bytes(bytes)).is_some())
 }
 
 /// Returns the Host that a server was sent. For a stored response, no head was written for a server: `stored` gets the host.
@@ -615,10 +624,8 @@ impl<'a> Edited<'a> {
         // The length decides first, which spares nearly all comparisons.
         match name.len() {
             4 if self.cors.is_some() && is(b"vary") => Some(Mapped::Vary),
-            8 if location.is_some() && is(b"location") => Some(Mapped::Location),
-            16 if location.is_some() && is(b"content-location") => Some(Mapped::Location),
-            7 if location.is_some() && is(b"refresh") => Some(Mapped::Refresh),
             10 if cookies.is_some() && is(b"set-cookie") => Some(Mapped::SetCookie),
+            _ if location.is_some() => mapped_url(name),
             _ => None,
         }
     }

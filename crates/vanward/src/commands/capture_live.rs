@@ -71,11 +71,7 @@ pub(super) fn run(
     let mut lines = flags.reach.line()?.lines("/capture", &order).map_err(failed)?;
     lines.get_ref().set_read_timeout(Some(PATIENCE)).map_err(|error| failed(error.to_string()))?;
 
-    let mut empty = Capture { source: "vanward".to_owned(), ..Capture::default() };
-    empty.lacks.push("bodies of requests".to_owned());
-    if let Some(mask) = mask {
-        mask.apply(&mut empty);
-    }
+    let empty = Capture::of_running_proxy(mask);
     let unwritten = |error: std::io::Error| failed(format!("the capture cannot be written: {error}"));
     out.write_all(::capture::head_line(&empty, None).as_bytes()).map_err(unwritten)?;
     let mut captured = Captured { lacks: empty.lacks, ..Captured::default() };
