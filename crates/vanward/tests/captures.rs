@@ -167,7 +167,7 @@ fn orders_without_an_effect_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_proxy, _) = start(folder.path(), "");
     for (arguments, code, why) in [
-        (&["capture", "live", "--route", "shpo"][..], 1, "no route is named \"shpo\""),
+        (&["capture", "live", "--route", "shpo", "-o", "none"][..], 1, "no route is named \"shpo\""),
         (&["capture", "live", "access.log"], 2, "live reads no file"),
         (&["capture", "live", "--port", "80"], 2, "--port is for pcap"),
         (&["capture", "live", "--requests", "0"], 2, "0 is not in 1..=1000000"),
@@ -177,6 +177,8 @@ fn orders_without_an_effect_are_refused() {
         let refused = run_in(folder.path(), arguments).with_code(code);
         assert!(refused.errors.contains(why), "{arguments:?}: {refused:?}");
     }
+    // An order that is refused leaves no file.
+    assert!(!folder.path().join("none").exists());
     let shared = "capture = { file = \"a\" }\n[[route]]\npath = \"/b\"\nrespond = { status = 200 }\n\
                   capture = { file = \"a\", requests = 5 }";
     let text = format!("{LISTEN}[[route]]\nrespond = {{ status = 200 }}\n{shared}\n");

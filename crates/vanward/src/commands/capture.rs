@@ -188,11 +188,11 @@ fn live(arguments: &CaptureArgs, mask: Option<&Mask>) -> ExitCode {
         return super::fail(super::USAGE, refused);
     }
     let captured = match &arguments.output {
-        None => capture_live::run(&arguments.live, mask, &mut std::io::stdout().lock()),
-        Some(output) => match super::adapt::create(output, arguments.force, OWNER_ONLY) {
-            Ok(mut file) => capture_live::run(&arguments.live, mask, &mut file),
-            Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", output.display())),
-        },
+        None => capture_live::run(&arguments.live, mask, || Ok(std::io::stdout().lock())),
+        Some(output) => capture_live::run(&arguments.live, mask, || {
+            let failed = |why| super::fail(super::FAILED, format_args!("{}: {why}", output.display()));
+            super::adapt::create(output, arguments.force, OWNER_ONLY).map_err(failed)
+        }),
     };
     let Captured { requests, lost, lacks } = match captured {
         Ok(captured) => captured,

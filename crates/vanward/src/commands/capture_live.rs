@@ -55,14 +55,15 @@ pub(super) struct Captured {
     pub(super) lacks: Vec<String>,
 }
 
-/// Writes the next requests of the running proxy to `out`. Each line is complete, so the file is a capture at any time.
+/// Writes the next requests of the running proxy to the output that `open` returns, once the proxy captures. Each line is
+/// complete, so the file is a capture at any time.
 ///
 /// # Errors
 /// The exit code after a message.
-pub(super) fn run(
+pub(super) fn run<W: Write>(
     flags: &LiveFlags,
     mask: Option<&Mask>,
-    out: &mut impl Write,
+    open: impl FnOnce() -> Result<W, ExitCode>,
 ) -> Result<Captured, ExitCode> {
     let requests = flags.requests.unwrap_or(REQUESTS_USUAL);
     let seconds = flags.time.map(|time| time.as_secs_f64().ceil() as u64);
@@ -71,6 +72,7 @@ pub(super) fn run(
     let mut lines = flags.reach.line()?.lines("/capture", &order).map_err(failed)?;
     lines.get_ref().set_read_timeout(Some(PATIENCE)).map_err(|error| failed(error.to_string()))?;
 
+    let mut out = open()?;
     let empty = Capture::of_running_proxy(mask);
     let unwritten = |error: std::io::Error| failed(format!("the capture cannot be written: {error}"));
     out.write_all(::capture::head_line(&empty, None).as_bytes()).map_err(unwritten)?;
