@@ -12,6 +12,8 @@ mod step;
 mod ci;
 /// Repeatable measurements of the cost per request.
 mod bench;
+/// Instructions of a request in twenty cases.
+mod cost;
 /// The order of functions in the program.
 mod functions;
 /// Runs the fuzz targets.
@@ -47,6 +49,8 @@ Examples:
   cargo xtask bench                       microbenchmarks, changes of large configurations, the demo
   cargo xtask bench --edits               only the cost of changes of large configurations
   cargo xtask bench --fastcgi             php-fpm behind Vanward, nginx and Caddy
+  cargo xtask cost                        instructions of a request in twenty cases
+  cargo xtask cost --bisect log           the commit since which a case is dearer
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each; or --seconds 60
   cargo xtask results                     rebuild the pages of docs/results
@@ -84,6 +88,8 @@ enum XtaskCommand {
     Ci(ci::CiArgs),
     /// Measure the cost of a request, and of changes of large configurations.
     Bench(bench::BenchArgs),
+    /// Count the instructions of a request in twenty cases, beside those of the last commit.
+    Cost(cost::CostArgs),
     /// Compare load generators.
     Generators(generators::GeneratorsArgs),
     /// Write the order of functions in the program, by what a start and requests call.
@@ -147,6 +153,7 @@ fn main() -> ExitCode {
         XtaskCommand::Tidy => tidy::run(),
         XtaskCommand::Ci(arguments) => ci::run(&arguments),
         XtaskCommand::Bench(arguments) => bench::run(&arguments),
+        XtaskCommand::Cost(arguments) => cost::run(&arguments),
         XtaskCommand::Generators(arguments) => generators::run(&arguments),
         XtaskCommand::Functions(arguments) => functions::run(&arguments),
         XtaskCommand::Fuzz(arguments) => fuzz::run(&arguments),

@@ -1,0 +1,120 @@
+//! `cargo xtask cost`: instructions of a request in twenty cases, beside the figures of the last commit.
+//!
+//! Callgrind counts instructions, and misses in the caches of its model. Both are the same on a busy machine. A case
+//! costs what 500 more requests on one connection add.
+
+/// Names the commit that made a case dearer.
+mod bisect;
+/// Cases: what is configured, and what is asked for.
+mod cases;
+/// The file with the figures of the last commit.
+mod figures;
+/// Runs a proxy under Callgrind.
+mod measure;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::say;
+use crate::step;
+use crate::workspace::Workspace;
+use cases::{CASES, CostCase};
+use figures::{CostFigures, RequestCost};
+
+/// Flags of `cargo xtask cost`.
+#[derive(clap::Args)]
+pub(crate) struct CostArgs {
+    /// Measure only these cases
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// A built program in place of target/release/vanward
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Write the figures to crates/xtask/cost.toml
+    #[arg(long)]
+    update: bool,
+    /// Why cases became dearer, for the file
+    #[arg(long, value_name = "REASON", requires = "update")]
+    why: Option<String>,
+    /// Name the commit since which this case is dearer
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["cases", "program", "update"])]
+    bisect: Option<String>,
+    /// The commit before, at which the case had its old cost [default: the last change of crates/xtask/cost.toml]
+    #[arg(long, value_name = "COMMIT", requires = "bisect")]
+    good: Option<String>,
+}
+
+pub(crate) fn run(arguments: &CostArgs) -> Result<(), String> {
+    let workspace = Workspace::find()?;
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Err("valgrind is missing, which counts instructions: apt-get install valgrind".to_owned());
+    }
+    if let Some(name) = &arguments.bisect {
+        return bisect::run(&workspace, known(name)?, arguments.good.as_deref());
+    }
+    let wanted: Vec<&CostCase> = match arguments.cases.as_slice() {
+        [] => CASES.iter().collect(),
+        names => names.iter().map(|name| known(name)).collect::<Result<_, _>>()?,
+    };
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => built(&workspace.root, &workspace.target_directory()?)?,
+    };
+    let program = fs::canonicalize(&program).map_err(|error| format!("{}: {error}", program.display()))?;
+    let file = workspace.root.join(figures::FILE);
+    let mut figures = CostFigures::read(&file)?;
+    let mut measured = Vec::new();
+    say("\n| case | instructions | before | ratio | misses (L1i, L1d, last) |\n|---|---|---|---|---|");
+    for case in wanted {
+        let cost = measure::measure(&program, case)?;
+        say(figures.row(case.name, &cost));
+        measured.push((case.name, cost));
+    }
+    if arguments.update {
+        return figures.update(&measured, arguments.why.as_deref(), &file);
+    }
+    judged(&figures, &measured)
+}
+
+/// Fails if a case is dearer than the file says, or is not in it.
+fn judged(figures: &CostFigures, measured: &[(&'static str, RequestCost)]) -> Result<(), String> {
+    let dearer: Vec<&str> =
+        measured.iter().filter(|(name, cost)| figures.is_dearer(name, cost)).map(|(name, _)| *name).collect();
+    let unknown: Vec<&str> =
+        measured.iter().filter(|(name, _)| !figures.has(name)).map(|(name, _)| *name).collect();
+    if !unknown.is_empty() {
+        return Err(format!(
+            "{} has no figures of {}: `--update` writes them",
+            figures::FILE,
+            unknown.join(", ")
+        ));
+    }
+    if dearer.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "dearer by more than {}%: {}. `cargo xtask cost --bisect {}` names the commit; `cargo xtask cost {} --update --why \
+         REASON` accepts it",
+        figures::TOLERATED_PERCENT,
+        dearer.join(", "),
+        dearer[0],
+        dearer.join(" "),
+    ))
+}
+
+fn known(name: &str) -> Result<&'static CostCase, String> {
+    let names = || CASES.iter().map(|case| case.name).collect::<Vec<_>>().join(", ");
+    CASES
+        .iter()
+        .find(|case| case.name == name)
+        .ok_or_else(|| format!("there is no case {name}; the cases are {}", names()))
+}
+
+/// Builds the program of a tree.
+fn built(root: &Path, target: &Path) -> Result<PathBuf, String> {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--quiet", "-p", "vanward"]).current_dir(root);
+    step::run(build.env("CARGO_TARGET_DIR", target))?;
+    Ok(target.join("release/vanward"))
+}
