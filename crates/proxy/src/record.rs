@@ -155,8 +155,9 @@ enum Moment {
 
 impl<'a> ExchangeRecord<'a> {
     pub(crate) fn new(ctx: &'a ExchangeContext<'a>, waits: &'a ExchangeWaits, is_traced: bool) -> Self {
-        ctx.worker.counters.requests.increment();
+        // In this order, so that no reader sees a request that neither is active nor has ended.
         ctx.worker.counters.requests_active.increment();
+        ctx.worker.counters.requests.increment();
         let mut record = Self::detached(ctx, is_traced);
         record.is_heard = true;
         record.is_captured = ctx.worker.captures.are_on();

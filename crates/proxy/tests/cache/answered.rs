@@ -52,7 +52,8 @@ fn what_is_fresh_is_answered_without_the_server() {
                 let stored = scene.answer(second, &get("/a"));
                 assert_eq!((stored.status, &stored.body), (200, &body), "{second:?} {len}");
                 assert_eq!(stored.field("x-kept"), Some("yes"));
-                assert_eq!(stored.field("age"), Some("0"));
+                let age: u64 = stored.field("age").and_then(|age| age.parse().ok()).expect("a number");
+                assert!(age < 60, "a busy machine may take a while: {age}");
                 assert!(stored.field("date").is_some() && stored.all("content-length").len() == 1);
                 assert!(
                     stored.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit"))

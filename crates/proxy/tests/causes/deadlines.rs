@@ -7,9 +7,9 @@ use testkit::http3::Got;
 
 use super::scene::{ALL, Scene, Spoken};
 
-const GLOBAL: &str = "timeouts = { request = \"300ms\", client_header = \"700ms\" }";
-const DETAIL: &str = "the response was not complete within timeouts.request, 300ms";
-const OF_ROUTE: &str = "the response was not complete within timeouts.request of the route, 300ms";
+const GLOBAL: &str = "timeouts = { request = \"800ms\", client_header = \"2s\" }";
+const DETAIL: &str = "the response was not complete within timeouts.request, 800ms";
+const OF_ROUTE: &str = "the response was not complete within timeouts.request of the route, 800ms";
 const VERSIONS: [&str; 3] = ["1.1", "2.0", "3.0"];
 const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nabc";
@@ -114,7 +114,7 @@ fn a_response_that_comes_piece_by_piece_may_take_no_longer() {
 fn a_request_body_counts_as_well() {
     for more in ["", "request_buffering = true"] {
         let route = format!(
-            "[[route]]\npath = \"/up\"\nupstream = \"app\"\n{more}\ntimeouts = {{ request = \"300ms\" }}"
+            "[[route]]\npath = \"/up\"\nupstream = \"app\"\n{more}\ntimeouts = {{ request = \"800ms\" }}"
         );
         let scene = Scene::to(Spoken::Http1, &route);
         let mut client = scene.client1();
@@ -128,14 +128,14 @@ fn a_request_body_counts_as_well() {
 fn the_queue_and_all_attempts_count() {
     let limited = "[[route]]\npath = \"/limited\"\nupstream = \"app\"\n\
         retry = { attempts = 10, on = [\"timeout\"] }\n\
-        timeouts = { request = \"300ms\", upstream_first_byte = \"100ms\" }";
+        timeouts = { request = \"800ms\", upstream_first_byte = \"300ms\" }";
     let scene = Scene::to(Spoken::Http1, limited);
     let mut client = scene.client1();
     client.sends(GET.replacen("/ ", "/limited ", 1));
     let _attempts: [Http1Peer; 2] = [scene.accept1(), scene.accept1()];
     assert_eq!(client.message().status(), 504);
     let after =
-        "the server did not begin to answer within timeouts.upstream_first_byte of the route, 100ms; ";
+        "the server did not begin to answer within timeouts.upstream_first_byte of the route, 300ms; ";
     scene.tells("attempts", "1.1", 504, "request-timeout", &format!("{after}{OF_ROUTE}"));
 
     let (tcp, quic) = (testkit::ports::listen(), testkit::http3::H3TestServer::new());

@@ -26,7 +26,7 @@ struct Row {
     details: [&'static str; 3],
 }
 
-const SHORT: &str = "timeouts = { upstream_first_byte = \"300ms\", upstream_body = \"300ms\" }";
+const SHORT: &str = "timeouts = { upstream_first_byte = \"1s\", upstream_body = \"1s\" }";
 
 #[test]
 fn each_failure_of_a_response_has_its_word_status_and_detail() {
@@ -127,7 +127,7 @@ fn each_failure_of_a_response_has_its_word_status_and_detail() {
             plays: |_, _| (),
             status: 504,
             cause: "upstream-timeout",
-            details: ["the server did not begin to answer within timeouts.upstream_first_byte, 300ms"; 3],
+            details: ["the server did not begin to answer within timeouts.upstream_first_byte, 1s"; 3],
         },
     ];
     for row in rows {
@@ -242,8 +242,8 @@ fn each_connection_of_tcp_that_is_not_made_has_its_word_and_detail() {
 
 #[test]
 fn a_step_of_connecting_that_takes_too_long_is_named() {
-    let tables = "timeouts = { upstream_connect = \"300ms\" }";
-    let within = "within timeouts.upstream_connect, 300ms";
+    let tables = "timeouts = { upstream_connect = \"1s\" }";
+    let within = "within timeouts.upstream_connect, 1s";
     let listener = ports::listen();
     let address = listener.local_addr().expect("it listens");
     let hole = std::net::UdpSocket::bind(loopback()).expect("a port is free");

@@ -45,13 +45,13 @@ pub(crate) fn rows() -> Vec<Row> {
         of_clients(Failure::ClientHeaderTimeout)
             .case(
                 Case::new("half a head", half_a_head)
-                    .front("timeouts = { client_header = \"300ms\" }")
+                    .front("timeouts = { client_header = \"1s\" }")
                     .clients(ONE)
-                    .detail("only 16 bytes of the head arrived within timeouts.client_header, 300ms"),
+                    .detail("only 16 bytes of the head arrived within timeouts.client_header, 1s"),
             )
             .case(
                 Case::new("half a head", half_a_head)
-                    .front("timeouts = { client_header = \"300ms\" }")
+                    .front("timeouts = { client_header = \"1s\" }")
                     .clients(STREAMS)
                     .seen(0, 0, "")
                     .details([
@@ -62,9 +62,9 @@ pub(crate) fn rows() -> Vec<Row> {
             ),
         of_clients(Failure::ClientBodyTimeout).case(
             Case::new("half a body", half_a_body)
-                .front("timeouts = { client_body = \"300ms\" }")
+                .front("timeouts = { client_body = \"1s\" }")
                 .clients(EACH)
-                .detail("the client sent no more of the body within timeouts.client_body, 300ms"),
+                .detail("the client sent no more of the body within timeouts.client_body, 1s"),
         ),
         of_clients(Failure::ClientTooSlow).case(
             Case::new("half a body", half_a_body)
@@ -113,10 +113,10 @@ pub(crate) fn rows() -> Vec<Row> {
             ),
         of_clients(Failure::ClientStalled).case(
             Case::new("a client that takes nothing", takes_nothing)
-                .front("timeouts = { client_write = \"300ms\" }")
+                .front("timeouts = { client_write = \"1s\" }")
                 .clients(EACH)
                 .cut(200)
-                .detail("the client read nothing within timeouts.client_write, 300ms"),
+                .detail("the client read nothing within timeouts.client_write, 1s"),
         ),
         of_clients(Failure::ClientBehind).case(
             Case::new("a slow client beside a fast one", is_behind)
@@ -378,24 +378,24 @@ pub(crate) fn rows() -> Vec<Row> {
                 client.sends("PROXY TCP4 192.0.2.7");
                 Seen::of(client)
             })
-            .front("timeouts = { client_header = \"300ms\" }")
-            .detail("no complete PROXY header arrived within timeouts.client_header, 300ms"),
+            .front("timeouts = { client_header = \"1s\" }")
+            .detail("no complete PROXY header arrived within timeouts.client_header, 1s"),
         ),
         Row::of(Failure::TunnelIdle)
             .case(
                 Case::new("a tunnel without bytes", is_silent)
-                    .front("timeouts = { tunnel_idle = \"300ms\" }")
+                    .front("timeouts = { tunnel_idle = \"1s\" }")
                     .clients(ONE)
                     .servers(EACH)
                     .seen(101, 101, "")
-                    .detail("neither side sent anything within timeouts.tunnel_idle, 300ms"),
+                    .detail("neither side sent anything within timeouts.tunnel_idle, 1s"),
             )
             .case(
                 Case::new("a tunnel without bytes", is_silent)
-                    .front("timeouts = { tunnel_idle = \"300ms\" }")
+                    .front("timeouts = { tunnel_idle = \"1s\" }")
                     .clients(STREAMS)
                     .seen(200, 200, "")
-                    .detail("neither side sent anything within timeouts.tunnel_idle, 300ms"),
+                    .detail("neither side sent anything within timeouts.tunnel_idle, 1s"),
             ),
     ]
 }

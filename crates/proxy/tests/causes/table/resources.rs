@@ -81,7 +81,7 @@ pub(crate) fn rows() -> Vec<Row> {
                     }
                 }
             })
-            .front("timeouts = { upstream_first_byte = \"100ms\" }")
+            .front("timeouts = { upstream_first_byte = \"500ms\" }")
             .tables(
                 "[shed.concurrency]\nlatency_floor = \"1ms\"\nmin = 1\ncrowd = 0\nwindow = \"10ms\"\nsamples_min = 1\n",
             )
@@ -115,11 +115,11 @@ pub(crate) fn rows() -> Vec<Row> {
             Case::new("a server at its limit", beside_another)
                 .upstream(
                     "servers = [{ url = \"{server}\", max_requests = 1 }]\n\
-                     queue = { length = 1, timeout = \"100ms\" }\n{options}",
+                     queue = { length = 1, timeout = \"500ms\" }\n{options}",
                 )
                 .clients(EACH)
                 .servers(EACH)
-                .detail("no server had room within queue.timeout of 'app', 100ms"),
+                .detail("no server had room within queue.timeout of 'app', 500ms"),
         ),
         Row::of(Failure::UpstreamFull).case(
             Case::new("a full queue", beside_another)

@@ -325,11 +325,11 @@ fn responses() -> Vec<Row> {
         Row::of(Failure::UpstreamConnectTimeout)
             .case(
                 Case::new("a silent port", plain)
-                    .front("timeouts = { upstream_connect = \"300ms\" }")
+                    .front("timeouts = { upstream_connect = \"1s\" }")
                     .upstream(SECURED)
                     .clients(EACH)
                     .servers(ONE)
-                    .detail("the TLS handshake did not complete within timeouts.upstream_connect, 300ms"),
+                    .detail("the TLS handshake did not complete within timeouts.upstream_connect, 1s"),
             )
             .case(
                 Case::new("no SETTINGS", |play| {
@@ -338,7 +338,7 @@ fn responses() -> Vec<Row> {
                     let _served = (play.server == Spoken::Http3).then(|| play.scene.quic.accept_silently());
                     caller.gets()
                 })
-                .front("timeouts = { upstream_connect = \"300ms\" }")
+                .front("timeouts = { upstream_connect = \"1s\" }")
                 .servers(STREAMS)
                 .details([
                     "",
@@ -349,8 +349,8 @@ fn responses() -> Vec<Row> {
         any(
             Failure::UpstreamTimeout,
             Case::new("no response", |play| play.asks_of(|_| ()))
-                .front("timeouts = { upstream_first_byte = \"300ms\" }")
-                .detail("the server did not begin to answer within timeouts.upstream_first_byte, 300ms"),
+                .front("timeouts = { upstream_first_byte = \"1s\" }")
+                .detail("the server did not begin to answer within timeouts.upstream_first_byte, 1s"),
         ),
         any(
             Failure::UpstreamStalled,
@@ -360,9 +360,9 @@ fn responses() -> Vec<Row> {
                     server.sends_data(&[b'x'; 9_000]);
                 })
             })
-            .front("timeouts = { upstream_body = \"300ms\" }")
+            .front("timeouts = { upstream_body = \"1s\" }")
             .cut(200)
-            .detail("the server sent no more data within timeouts.upstream_body, 300ms"),
+            .detail("the server sent no more data within timeouts.upstream_body, 1s"),
         ),
         any(
             Failure::RequestTimeout,
@@ -372,9 +372,9 @@ fn responses() -> Vec<Row> {
                     server.sends_data(&[b'x'; 9_000]);
                 })
             })
-            .front("timeouts = { request = \"300ms\" }")
+            .front("timeouts = { request = \"1s\" }")
             .cut(200)
-            .detail("the response was not complete within timeouts.request, 300ms"),
+            .detail("the response was not complete within timeouts.request, 1s"),
         ),
     ]
 }
