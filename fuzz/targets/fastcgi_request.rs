@@ -47,6 +47,7 @@ fn check(head: &RequestHead, bytes: &[u8], target: RequestTarget, script: Script
         local: None,
         port: None,
         server_name: None,
+        session: None,
         user: None,
     };
     let gateway = Gateway {

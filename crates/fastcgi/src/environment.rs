@@ -47,6 +47,8 @@ pub struct Request<'a> {
     pub version: HttpVersion,
     /// Whether the client uses TLS.
     pub is_tls: bool,
+    /// SSL_PROTOCOL and SSL_CIPHER, if TLS ends here: `TLSv1.3` and the IANA name.
+    pub session: Option<(&'a [u8], &'a [u8])>,
     /// The client's address; a Unix socket has none.
     pub client: Option<SocketAddr>,
     /// The address that the client has connected to.
@@ -231,9 +233,15 @@ impl Request<'_> {
         if self.is_tls {
             variables.put(b"HTTPS", &[b"on"])?;
         }
+        if let Some((protocol, cipher)) = self.session {
+            variables.put(b"SSL_PROTOCOL", &[protocol])?;
+            variables.put(b"SSL_CIPHER", &[cipher])?;
+        }
         match self.client {
             Some(client) => {
                 variables.put_short(b"REMOTE_ADDR", |out| push_address(client, out))?;
+                // RFC 3875 §4.1.9: the address is permitted in place of a name.
+                variables.put_short(b"REMOTE_HOST", |out| push_address(client, out))?;
                 variables.put_short(b"REMOTE_PORT", |out| push_number(client.port().into(), out))?;
             }
             // RFC 3875 §4.1.8: there is a REMOTE_ADDR. nginx says the same of a Unix socket.

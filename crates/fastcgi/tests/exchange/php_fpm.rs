@@ -129,6 +129,7 @@ impl Connection {
             local: Some("198.51.100.1:443".parse().unwrap()),
             port: None,
             server_name: None,
+            session: None,
             user: None,
         };
         let gateway = Gateway {

@@ -42,6 +42,7 @@ fn written(
         local: Some("[::ffff:198.51.100.1]:8080".parse().unwrap()),
         port: None,
         server_name: None,
+        session: None,
         user: None,
     };
     change(&mut request);
@@ -79,6 +80,7 @@ fn all_variables_of_a_request() {
     let (variables, outline) = written(text, &GATEWAY, |request| {
         request.script.path_info = b"/a b";
         request.is_tls = true;
+        request.session = Some((b"TLSv1.3", b"TLS_AES_128_GCM_SHA256"));
         request.version = HttpVersion::Http2;
         request.user = Some((b"ada", b"Basic"));
     })
@@ -101,6 +103,7 @@ fn all_variables_of_a_request() {
             "QUERY_STRING=x=1&y",
             "REDIRECT_STATUS=200",
             "REMOTE_ADDR=192.0.2.1",
+            "REMOTE_HOST=192.0.2.1",
             "REMOTE_PORT=50000",
             "REMOTE_USER=ada",
             "REQUEST_METHOD=POST",
@@ -113,6 +116,8 @@ fn all_variables_of_a_request() {
             "SERVER_PORT=8080",
             "SERVER_PROTOCOL=HTTP/2.0",
             "SERVER_SOFTWARE=vanward",
+            "SSL_CIPHER=TLS_AES_128_GCM_SHA256",
+            "SSL_PROTOCOL=TLSv1.3",
         ]
     );
 }
@@ -125,6 +130,8 @@ fn what_a_request_does_not_have_is_left_out() {
         "CONTENT_TYPE",
         "CONTENT_LENGTH",
         "HTTPS",
+        "SSL_PROTOCOL",
+        "SSL_CIPHER",
         "PATH_INFO",
         "PATH_TRANSLATED",
         "REMOTE_USER",
@@ -162,6 +169,7 @@ fn targets_and_addresses_in_all_forms() {
     .unwrap();
     for (name, expected) in [
         ("REMOTE_ADDR", Some("unix:")),
+        ("REMOTE_HOST", None),
         ("REMOTE_PORT", None),
         ("SERVER_ADDR", None),
         ("SERVER_PORT", Some("443")),

@@ -82,6 +82,11 @@ impl ClientTls {
         certificate.fields[wanted as usize].get_or_init(|| certificate.write_lines(wanted))
     }
 
+    /// The version and the cipher suite, as variables have them.
+    pub(crate) fn session(&self) -> (&[u8], &[u8]) {
+        (self.version.as_bytes(), self.cipher.as_bytes())
+    }
+
     pub(crate) fn variables(&self) -> route::TlsFacts<'_> {
         let peer = self.peer();
         route::TlsFacts {

@@ -9,6 +9,7 @@ use fastcgi::{Gateway, ParamsError, ParamsLimits, Request, STDIN_END, Stdin};
 use http1::{HeadLimits, Method, Parsed, RequestTarget};
 
 use super::Attempt;
+use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::original_connection;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
@@ -68,6 +69,7 @@ fn write(
         content_length: None,
         version: routed.version,
         is_tls: seen::is_secure(ctx, client_head, client_bytes),
+        session: ctx.client.tls.as_deref().map(ClientTls::session),
         client: client(ctx, routed),
         local: local(ctx),
         port: Some(seen::port(ctx, client_head, client_bytes, &routed.target)),
