@@ -50,7 +50,7 @@ pub use crate::tables::fault::kinds::{injection, written_fault, written_share};
 pub use crate::tables::fault::read::{faults, written_rule};
 pub use crate::tables::fault::{FaultRule, Faults, First, InjectedResponse};
 pub use crate::tables::files::{FilePattern, Files};
-pub use crate::tables::forward_auth::{AuthCache, ForwardAuth};
+pub use crate::tables::forward_auth::{AuthCache, CopiedField, ForwardAuth};
 pub use crate::tables::jwt::options::key_url;
 pub use crate::tables::jwt::{Jwt, KeySource, KeyUrl, TokenKeys, WebBotAuth};
 pub use crate::tables::limits::{Http2Limits, Limits, MemoryBound, Shedding};

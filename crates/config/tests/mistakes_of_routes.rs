@@ -93,7 +93,7 @@ fn mistakes() {
             &["6:10: mirror has no upstream; expected the name of an upstream: NAME of [upstream.NAME]"],
         ),
         (
-            "upstream = \"app\"\nforward_auth = { upstream = \"app\", path = \"verify\", copy_headers = [\"Host\", \"X A\"] }",
+            "upstream = \"app\"\nforward_auth = { upstream = \"app\", path = \"verify\", copy_headers = [\"Host\", \"X A\"], copy_headers_as = { Host = \"X-A\" } }",
             &[
                 "6:43: path: \"verify\" is no path; expected a path such as /verify, with a query if needed",
                 "6:69: copy_headers: Host cannot be edited: use the host rewrite; expected the name of a header field such as X-Tenant",

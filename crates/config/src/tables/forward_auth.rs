@@ -9,7 +9,7 @@ use crate::option::form::OFF;
 use crate::option::keys::AUTH_KEY;
 use crate::option::kind::{At, Located, Maybe, Name, Switch, UPSTREAM_NAME, Unless};
 use crate::option::matching::FieldName;
-use crate::option::pairs::OneOrMany;
+use crate::option::pairs::{OneOrMany, Pair, Pairs};
 use crate::option::range::{Count, UP_TO_A_DAY, UP_TO_A_YEAR, Unit};
 use crate::option::table::{Element, Inline, Table, key, required};
 use crate::option::templates::{field_name, template};
@@ -27,7 +27,7 @@ pub struct ForwardAuth {
     /// The client's fields that the server gets; `None` is all that make sense.
     pub request_headers: Option<Vec<String>>,
     /// Fields of a 2xx answer for the route's server.
-    pub copy_headers: Vec<String>,
+    pub copy_headers: Vec<CopiedField>,
     /// The field of a 2xx answer that names the user.
     pub user_header: Option<String>,
     /// Whether the client gets the cookies of a 2xx answer.
@@ -40,6 +40,15 @@ pub struct ForwardAuth {
     pub follows_location: bool,
     /// Remembered decisions; `None` remembers none.
     pub cache: Option<AuthCache>,
+}
+
+/// A field of an answer that a server gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedField {
+    /// Its name in the answer.
+    pub from: String,
+    /// Its name in requests.
+    pub to: String,
 }
 
 /// Remembered decisions of forward authentication.
@@ -64,6 +73,7 @@ pub(crate) struct ForwardAuthWritten {
     timeout: Duration,
     request_headers: Option<Vec<Located<String>>>,
     copy_headers: Vec<Located<String>>,
+    copy_headers_as: Vec<Pair<FieldName, Located<String>>>,
     user_header: Option<Located<String>>,
     set_cookie: bool,
     pass_answer: bool,
@@ -89,6 +99,7 @@ impl Default for ForwardAuthWritten {
             timeout: Duration::from_secs(5),
             request_headers: None,
             copy_headers: Vec::new(),
+            copy_headers_as: Vec::new(),
             user_header: None,
             set_cookie: false,
             pass_answer: true,
@@ -153,6 +164,17 @@ pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
                 ForwardAuthWritten.copy_headers,
                 "Fields of a 2xx answer that the server gets. Fields with these names from clients are \
                  always removed.",
+            ),
+            key!(
+                "copy_headers_as",
+                Pairs {
+                    expected: "fields with fields of the answer such as { X-User = \"Remote-User\" }",
+                    name: FieldName::read,
+                    print_name: FieldName::print,
+                    kind: At(Name { expected: FieldName::EXPECTED }),
+                },
+                ForwardAuthWritten.copy_headers_as,
+                "As `copy_headers`, for fields that the server gets with another name: `{ X-User = \"Remote-User\" }`.",
             ),
             key!(
                 "user_header",
@@ -266,7 +288,7 @@ pub(crate) fn forward_auth(
         }
     };
     let upstream = names.http_upstream("upstream", &upstream.value, &upstream.at, reader);
-    let copy_headers = fields("copy_headers", &written.copy_headers, reader);
+    let copy_headers = copied_fields(written, reader);
     let user_header = written.user_header.as_ref().and_then(|name| field_name("user_header", name, reader));
     let request_headers =
         written.request_headers.as_ref().map(|names| fields("request_headers", names, reader));
@@ -294,6 +316,25 @@ pub(crate) fn forward_auth(
         follows_location,
         cache,
     })
+}
+
+/// The fields of both options. Rejects two for one field.
+fn copied_fields(written: &ForwardAuthWritten, reader: &mut Reader<'_>) -> Vec<CopiedField> {
+    let same = fields("copy_headers", &written.copy_headers, reader);
+    let mut copied: Vec<CopiedField> =
+        same.into_iter().map(|name| CopiedField { from: name.clone(), to: name }).collect();
+    for Pair { at, name, value } in &written.copy_headers_as {
+        let to = Located { value: name.0.clone(), at: at.clone() };
+        if copied.iter().any(|known| known.to.eq_ignore_ascii_case(&to.value)) {
+            let message = format!("copy_headers_as: {} is in copy_headers, too", to.value);
+            refuse(at, &message, "each field once", reader);
+        }
+        let from = field_name("copy_headers_as", value, reader);
+        if let (Some(from), Some(to)) = (from, field_name("copy_headers_as", &to, reader)) {
+            copied.push(CopiedField { from, to });
+        }
+    }
+    copied
 }
 
 /// The parameter with the requested URL. Rejects a wrong name, and one without an effect.
@@ -336,7 +377,9 @@ pub(crate) fn cache(element: &Element<AuthCacheWritten>, reader: &mut Reader<'_>
 impl ForwardAuthWritten {
     /// Whether a field with this name comes from the authentication server.
     pub(crate) fn copies(&self, name: &str) -> bool {
-        self.copy_headers.iter().any(|copied| copied.value.eq_ignore_ascii_case(name))
+        let same = self.copy_headers.iter().map(|copied| copied.value.as_str());
+        let renamed = self.copy_headers_as.iter().map(|copied| copied.name.0.as_str());
+        same.chain(renamed).any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// Where it says that instances share decisions, if it does.

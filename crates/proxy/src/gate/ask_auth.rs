@@ -345,9 +345,9 @@ async fn answer(exchange: &mut Exchange<'_, '_>, auth: &ForwardAuth) -> Result<A
 fn vouched<Start>(auth: &ForwardAuth, head: &MessageHead<Start>, bytes: &[u8]) -> Vouched {
     let fields = RequestFields::new(head, bytes);
     let mut vouched = Vouched::default();
-    for name in &auth.settings.copy_headers {
-        for value in route::FieldLookup::values(&fields, name.as_bytes()) {
-            push(&mut vouched.request_lines, name.as_bytes(), value);
+    for copied in &auth.settings.copy_headers {
+        for value in route::FieldLookup::values(&fields, copied.from.as_bytes()) {
+            push(&mut vouched.request_lines, copied.to.as_bytes(), value);
         }
     }
     if let Some(name) = &auth.settings.user_header

@@ -14,7 +14,7 @@ target = "{dir}/access.log"
 format = "json"
 [[route]]
 upstream = "app"
-forward_auth = { upstream = "auth", path = "/verify?a=b", copy_headers = ["X-Auth-User", "X-Auth-Groups"], user_header = "X-Auth-User", set_cookie = true }
+forward_auth = { upstream = "auth", path = "/verify?a=b", copy_headers = ["X-Auth-User", "X-Auth-Groups"], copy_headers_as = { X-Mail = "X-Auth-Mail" }, user_header = "X-Auth-User", set_cookie = true }
 request_headers = { set = { X-User = "$user" } }
 [upstream.app]
 servers = ["http://{0}"]
@@ -32,7 +32,7 @@ fn a_request_is_asked_about_and_let_in_with_what_is_known_of_it() {
     for spoken in BOTH {
         let scene = Scene::new(GUARDED);
         let mut client = scene.client(spoken);
-        let fields = "cookie: session=7\nauthorization: Bearer t\nx-auth-user: root\nx_auth_groups: admins\n\
+        let fields = "cookie: session=7\nauthorization: Bearer t\nx-auth-user: root\nx_auth_groups: admins\nx_mail: root@x\n\
                       if-none-match: \"x\"\nrange: bytes=0-1\ncontent-type: text/plain\naccept: */*\n\
                       x-original-url: http://evil/\nx-forwarded-uri: /evil\n";
         client.asks(&BodylessRequest { fields, ..get("/secret?q=1") });
@@ -62,7 +62,7 @@ fn a_request_is_asked_about_and_let_in_with_what_is_known_of_it() {
         }
         assert!(!asked.concat().contains("evil"), "{asked:?}");
         auth.sends(
-            "HTTP/1.1 200 OK\r\nX-Auth-User: ann\r\nSet-Cookie: session=8\r\nContent-Length: 3\r\n\r\nyes",
+            "HTTP/1.1 200 OK\r\nX-Auth-User: ann\r\nX-Auth-Mail: a@b\r\nSet-Cookie: session=8\r\nContent-Length: 3\r\n\r\nyes",
         );
         let mut server = scene.accept(0);
         let seen = lines(&server.head());
@@ -70,6 +70,8 @@ fn a_request_is_asked_about_and_let_in_with_what_is_known_of_it() {
         let about_user: Vec<&String> = seen.iter().filter(|line| line.contains("auth-user")).collect();
         assert_eq!(about_user, ["x-auth-user: ann"], "{spoken:?}");
         assert!(seen.contains(&"x-user: ann".to_owned()), "{seen:?}");
+        let of_mail: Vec<&String> = seen.iter().filter(|line| line.contains("mail")).collect();
+        assert_eq!(of_mail, ["x-mail: a@b"], "{spoken:?}: the client's own is removed");
         assert!(!seen.concat().contains("admins"), "what the answer leaves out is removed: {seen:?}");
         assert!(seen.contains(&"if-none-match: \"x\"".to_owned()), "{seen:?}");
         let got = client.gets();

@@ -73,7 +73,7 @@ impl Authentication {
     pub(crate) fn own_fields(&self) -> impl Iterator<Item = &str> {
         let of_server = self.server().into_iter().flat_map(|auth| &auth.settings.copy_headers);
         let of_token = self.tokens().into_iter().flat_map(|tokens| tokens.removed_fields());
-        of_token.chain(of_server.map(String::as_str))
+        of_token.chain(of_server.map(|copied| copied.to.as_str()))
     }
 
     /// Returns the values of WWW-Authenticate (RFC 9110 §11.6.1). `refusal` is the reason why the token was refused. An
