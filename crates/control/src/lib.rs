@@ -336,6 +336,7 @@ pub(crate) fn start_resolving(
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
     let counting: Vec<_> = (0..count).map(|_| (Counters::new(), Series::new())).collect();
     let readers: Vec<CounterReader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
+    let all_counters: Arc<[CounterReader]> = readers.clone().into();
     let series = counting.iter().map(|(_, series)| series.reader()).collect();
     let (metrics_sockets, metrics) = mpsc::unbounded_channel();
     let (admin_sockets, admin) = mpsc::unbounded_channel();
@@ -381,6 +382,7 @@ pub(crate) fn start_resolving(
             loads: Arc::clone(&loads),
             log,
             counters,
+            all_counters: Arc::clone(&all_counters),
             series,
             epoch: running.control.epoch,
             pressure: Arc::clone(&running.control.pressure),

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
-use telemetry::{Counters, Series, SeriesIndex, WorkerLog};
+use telemetry::{CounterReader, Counters, Series, SeriesIndex, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 
 use crate::body::coders::Coders;
@@ -34,7 +34,7 @@ use crate::context::quic_hosts::QuicHosts;
 use crate::context::snapshot::Snapshot;
 use crate::context::under_way::WatchedWorker;
 use crate::context::worker::{
-    ListeningSocket, Loads, LogChange, PlanChange, Worker, WorkerMessage, WorkerPhase,
+    ListeningSocket, Loads, LogChange, PlanChange, Worker, WorkerMessage, WorkerPhase, WorkersCounters,
 };
 use crate::faults::Faults;
 use crate::faults::quic::HeldBack;
@@ -87,6 +87,8 @@ pub struct WorkerParts {
     pub loads: Loads,
     pub log: Option<WorkerLog>,
     pub counters: Counters,
+    /// The counters of all workers.
+    pub all_counters: Arc<[CounterReader]>,
     pub series: Series,
     /// The start of the clock that all workers share.
     pub epoch: Instant,
@@ -138,6 +140,7 @@ pub fn begin(parts: WorkerParts) -> io::Result<impl Future<Output = ()>> {
         captures: parts.captures,
         frames: h2_connection::Stock::new(),
         counters: parts.counters,
+        all_counters: WorkersCounters(parts.all_counters),
         series: parts.series,
         holding: Holding::default(),
         watched: WatchedWorker::default(),

@@ -105,6 +105,9 @@ impl Variable {
             Self::ClientAddress => write_number(request.client.to_canonical(), write),
             Self::RequestId => write(values.request_id),
             Self::Hostname => write(values.hostname.as_bytes()),
+            Self::Proxy(count) => {
+                write_number(values.proxy.map_or(0, |proxy| proxy.count(*count)), write);
+            }
             Self::UnixSeconds => {
                 let now_ms = (values.unix_ms)();
                 write_number(format_args!("{}.{:03}", now_ms / 1000, now_ms % 1000), write);
@@ -314,7 +317,16 @@ mod tests {
     use crate::pattern::BytePattern;
     use crate::request::RequestParts;
     use crate::template::TemplateStage;
-    use crate::variable_values::TlsFacts;
+    use crate::variable_values::{ProxyCount, ProxyCounts, TlsFacts};
+
+    #[derive(Debug)]
+    struct Counted;
+
+    impl ProxyCounts for Counted {
+        fn count(&self, count: ProxyCount) -> u64 {
+            ProxyCount::NAMES.iter().position(|(_, known)| *known == count).map_or(0, |at| at as u64 + 1)
+        }
+    }
 
     fn request<'a>(
         fields: &'a [(&'a str, &'a [u8])],
@@ -355,6 +367,7 @@ mod tests {
             tls,
             request_id: b"7f",
             hostname: "edge-1",
+            proxy: Some(&Counted),
             unix_ms: || 1_796_107_142_071,
             user: "me",
             route: "shop",
@@ -389,6 +402,10 @@ mod tests {
             ("$path|$query|$path_and_query", "/a%20b|x=1&y=%0d%0A+z|/a%20b?x=1&y=%0d%0A+z"),
             ("$method $scheme", "GET https"),
             ("$client_address", "192.0.2.1"),
+            (
+                "$proxy.accepted ${proxy.connections}, $proxy.idle $proxy.requests $proxy.serving",
+                "1 2, 3 4 5",
+            ),
             ("$hostname t=$time.unix_ms $time.unix", "edge-1 t=1796107142071 1796107142.071"),
             ("$request_id $user $route $upstream $server $status", "7f me shop app 10.0.0.1:80 404"),
             ("$header.x-a", "1, 2"),

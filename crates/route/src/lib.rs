@@ -120,4 +120,4 @@ pub use template::{
     TemplateToken, TemplateUse, VARIABLES, token,
 };
 pub use token::{ClaimRules, TokenSource, without_parameter};
-pub use variable_values::{TlsFacts, VariableValues};
+pub use variable_values::{ProxyCount, ProxyCounts, TlsFacts, VariableValues};

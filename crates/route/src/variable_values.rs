@@ -18,6 +18,8 @@ pub struct VariableValues<'a, F: ?Sized> {
     pub request_id: &'a [u8],
     /// The name of this machine.
     pub hostname: &'a str,
+    /// Counts of the whole proxy. Asked only for texts with them.
+    pub proxy: Option<&'a dyn ProxyCounts>,
     /// Returns the time in milliseconds since 1970. Called only for texts with the time.
     pub unix_ms: fn() -> u64,
     /// The authenticated user.
@@ -31,6 +33,37 @@ pub struct VariableValues<'a, F: ?Sized> {
     pub tls: TlsFacts<'a>,
     /// The groups of the pattern that templates refer to; see [`Pattern::captures`](crate::BytePattern::captures).
     pub captures: Option<&'a Captures>,
+}
+
+/// Counts of the whole proxy, over all workers.
+pub trait ProxyCounts: std::fmt::Debug {
+    fn count(&self, count: ProxyCount) -> u64;
+}
+
+/// A count of the whole proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyCount {
+    /// Client connections accepted since the start.
+    Accepted,
+    /// Client connections open now.
+    Connections,
+    /// Open client connections that wait for a request.
+    Idle,
+    /// Requests since the start.
+    Requests,
+    /// Requests being served now.
+    Serving,
+}
+
+impl ProxyCount {
+    /// Names of the variables.
+    pub(crate) const NAMES: [(&'static str, Self); 5] = [
+        ("proxy.accepted", Self::Accepted),
+        ("proxy.connections", Self::Connections),
+        ("proxy.idle", Self::Idle),
+        ("proxy.requests", Self::Requests),
+        ("proxy.serving", Self::Serving),
+    ];
 }
 
 /// The TLS session of a client; all values are empty without TLS.
@@ -74,6 +107,7 @@ impl<'a, F: ?Sized> VariableValues<'a, F> {
             scheme,
             request_id: b"",
             hostname: "",
+            proxy: None,
             unix_ms: || 0,
             user: "",
             route: "",

@@ -10,7 +10,8 @@ use std::time::{Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
 use expression::EvaluationScratch;
-use telemetry::{Counters, Series, WorkerLog};
+use route::{ProxyCount, ProxyCounts};
+use telemetry::{CounterReader, Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
@@ -114,6 +115,29 @@ const SCARCE_SHARE: u64 = 10;
 /// The number of connections of each worker: written by that worker, read by all.
 pub(crate) type Loads = Arc<[AtomicUsize]>;
 
+/// The counters of all workers.
+pub(crate) struct WorkersCounters(pub(crate) Arc<[CounterReader]>);
+
+impl std::fmt::Debug for WorkersCounters {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "counters of {} workers", self.0.len())
+    }
+}
+
+impl ProxyCounts for WorkersCounters {
+    fn count(&self, count: ProxyCount) -> u64 {
+        let sum = telemetry::Snapshot::sum(self.0.iter());
+        match count {
+            ProxyCount::Accepted => sum.connections_accepted,
+            ProxyCount::Connections => sum.connections_active,
+            // A connection of HTTP/2 and HTTP/3 may serve several requests.
+            ProxyCount::Idle => sum.connections_active.saturating_sub(sum.requests_active),
+            ProxyCount::Requests => sum.requests,
+            ProxyCount::Serving => sum.requests_active,
+        }
+    }
+}
+
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) snapshot: RefCell<Rc<Snapshot>>,
@@ -152,6 +176,8 @@ pub(crate) struct Worker {
     pub(crate) captures: Arc<Captures>,
     pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
+    /// The counters of all workers, for texts.
+    pub(crate) all_counters: WorkersCounters,
     pub(crate) series: Series,
     /// Whether the running exchange waits for the proxy itself.
     pub(crate) holding: Holding,

@@ -426,6 +426,7 @@ pub(crate) fn facts<'a>(
         // IDs are only made for routes whose templates use them.
         request_id: if policies.names_request { &texts.id } else { b"" },
         hostname: &ctx.snapshot.plan.hostname,
+        proxy: Some(&ctx.worker.all_counters),
         unix_ms,
         user: policies.user(subject.user, texts.user()),
         route: &ctx.snapshot.plan.routes[subject.route].label,
