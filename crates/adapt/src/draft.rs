@@ -160,7 +160,8 @@ impl DraftTable {
         self.extend(option, (place, DraftValue::List(names)), from);
     }
 
-    fn without_field(&mut self, option: &str, place: &str, name: &str) {
+    /// Removes a field from an option's table, but keeps its origins.
+    pub(crate) fn without_field(&mut self, option: &str, place: &str, name: &str) {
         let Some((_, DraftValue::Table(places), _)) =
             self.options.iter_mut().find(|(known, ..)| known == option)
         else {

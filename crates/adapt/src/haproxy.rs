@@ -47,7 +47,8 @@ pub(crate) use syntax::{HaproxyLine, HaproxySection, read};
 /// Translates a configuration of HAProxy. `file` is its name for messages and comments; `include` reads pattern files.
 /// Fails on a syntax error or more than 100000 lines.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
-    let (sections, source) = syntax::read(text, file)?;
+    let (mut sections, source) = syntax::read(text, file)?;
+    with_monitors(&mut sections);
     let mut adapter = HaproxyAdapter {
         sheet: Sheet::new(&source),
         defaults: inheritance(&sections),
@@ -58,6 +59,11 @@ pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Bo
     adapter.global();
     adapter.frontends(&mut PatternFiles::new(include));
     adapter.left_backends();
+    for (number, _) in source.places.iter().enumerate().filter(|(_, place)| place.name == "stats uri") {
+        let why = "there is no page of statistics at a listener; requests for it get 501";
+        let instead = "use `dashboard` and `metrics` (an address each), `vanward top` and `vanward status`";
+        adapter.sheet.refuse(number, why, instead);
+    }
     Ok(adapter.sheet.finish("haproxy", &by_name))
 }
 
@@ -88,6 +94,29 @@ fn inheritance(sections: &[HaproxySection]) -> Vec<Vec<usize>> {
         }
     }
     all
+}
+
+/// Writes `monitor-uri` as a rule before all others of its section, and `stats uri` as one that refuses.
+fn with_monitors(sections: &mut [HaproxySection]) {
+    const PAGE: &str = "<html><body><h1>200 OK</h1>\nService ready.\n</body></html>\n";
+    for section in sections {
+        for line in section.lines.iter_mut().filter(|line| line.is(&["stats", "uri"])) {
+            // It may ask for a password, and no server has it.
+            let before = ["http-request", "deny", "deny_status", "501", "if", "{", "url_beg"];
+            let words = before.into_iter().chain([line.word(2), "}"]);
+            line.words = words.map(str::to_owned).collect();
+        }
+        for line in
+            section.lines.iter_mut().filter(|line| line.word(0) == "monitor-uri" && !line.word(1).is_empty())
+        {
+            let before =
+                ["http-request", "return", "status", "200", "content-type", "text/html", "string", PAGE];
+            let field = ["hdr", "Cache-Control", "no-cache", "if", "{", "url"];
+            let words = before.into_iter().chain(field).chain([line.word(1), "}"]);
+            line.words = words.map(str::to_owned).collect();
+        }
+        section.lines.sort_by_key(|line| line.behind("string") != Some(PAGE));
+    }
 }
 
 impl<'s> HaproxyAdapter<'s> {

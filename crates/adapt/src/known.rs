@@ -1,12 +1,13 @@
 //! Verdicts on statements by name: which need nothing, and which are unsupported for what reason.
 //!
 //! Each peer has a table as text, `known.txt`. A row is a list of names, separated by commas (`*` stands for all
-//! others), and a line with the reason. After `-` the statement needs nothing, after `!` it is refused, and after
-//! `?` it is refused unless it is `off`. A line after `>` says what to do instead.
+//! others), and a line with a sign and the reason. A line after `>` says what to do instead.
 
 use crate::RemarkKind;
 use crate::sheet::Said;
 
+/// A table. After `-` the statement needs nothing, after `!` it is refused, and after `?` it is refused unless it is
+/// `off`. After `~` as well, but because nothing here uses it.
 pub(crate) struct KnownDirective(pub(crate) &'static str);
 
 struct KnownRow {
@@ -27,9 +28,10 @@ impl KnownDirective {
         let row = self.rows().into_iter().find(|row| row.names.contains(&name))?;
         Some(match row.sign {
             '-' => (RemarkKind::NeedsNothing, row.why.to_owned(), String::new()),
-            '?' if text.split_once(' ').is_some_and(|(_, value)| value == "off") => {
+            '?' | '~' if text.split_once(' ').is_some_and(|(_, value)| value == "off") => {
                 (RemarkKind::NeedsNothing, "it is off by default".to_owned(), String::new())
             }
+            '~' => (RemarkKind::Unused, row.why.to_owned(), row.instead.to_owned()),
             _ => (RemarkKind::Refused, row.why.to_owned(), row.instead.to_owned()),
         })
     }
@@ -40,7 +42,7 @@ impl KnownDirective {
         for line in self.0.lines() {
             match (line.chars().next(), line.get(2..).unwrap_or_default()) {
                 (None | Some('#'), _) => {}
-                (Some(sign @ ('-' | '!' | '?')), why) => {
+                (Some(sign @ ('-' | '!' | '?' | '~')), why) => {
                     rows.push(KnownRow { names: std::mem::take(&mut names), sign, why, instead: "" });
                 }
                 (Some('>'), way_out) => {

@@ -51,7 +51,7 @@ pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
 pub use pound::{pound, zproxy};
-pub use remark::{Adapted, Remark, RemarkKind};
+pub use remark::{Adapted, Remark, RemarkKind, RepeatedRemark, repeated};
 pub use squid::adapt as squid;
 pub use traefik::adapt as traefik;
 pub use values::without_assertions;

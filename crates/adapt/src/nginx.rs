@@ -283,6 +283,13 @@ impl<'s> NginxAdapter<'s> {
 pub(crate) const KNOWN: KnownDirective = KnownDirective(include_str!("nginx/known.txt"));
 
 fn by_name(name: &str, text: &str) -> Said {
+    let value = text.split_once(' ').map_or("", |(_, value)| value);
+    if matches!(name, "charset" | "source_charset")
+        && !["utf-8", "off"].contains(&value.to_ascii_lowercase().as_str())
+    {
+        let instead = "set Content-Type in `response_headers`, or convert the files".to_owned();
+        return (RemarkKind::Refused, "text is UTF-8".to_owned(), instead);
+    }
     KNOWN.said(name, text)
 }
 

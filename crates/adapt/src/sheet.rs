@@ -153,15 +153,11 @@ impl<'s> Sheet<'s> {
             let why = format!("its files cannot be read: {why}");
             self.refuse(*number, &why, "run the command where the files are");
         }
-        let noted = self.numbers(|_| true);
-        for (number, place) in source.places.iter().enumerate() {
-            if !cited.contains(&number) && !noted.contains(&number) {
-                let (kind, why, instead) = by_name(&place.name, &place.text);
-                self.note(number, kind, &why, &instead);
-            }
-        }
+        let within = self.judge_by_name(&cited, by_name);
         self.notes.sort_by_key(|note| note.number);
-        let refused: BTreeSet<usize> = self.numbers(|kind| kind == RemarkKind::Refused);
+        let mut refused: BTreeSet<usize> =
+            self.numbers(|kind| matches!(kind, RemarkKind::Unused | RemarkKind::Refused));
+        refused.extend(within);
         let told: BTreeSet<usize> = self.numbers(|kind| kind == RemarkKind::Differs);
         let directives = source.places.len();
         let taken = (0..directives)
@@ -169,6 +165,44 @@ impl<'s> Sheet<'s> {
             .count();
         let remarks: Vec<Remark> = self.notes.iter().map(|note| self.remark(note)).collect();
         Adapted { toml, remarks, directives, taken, needless: directives - taken - refused.len() }
+    }
+
+    /// Adds the verdict by name on statements without an option or a note. Those within a refused block have no remark
+    /// of their own, and are returned.
+    fn judge_by_name(
+        &mut self,
+        cited: &BTreeSet<usize>,
+        by_name: &dyn Fn(&str, &str) -> Said,
+    ) -> BTreeSet<usize> {
+        let noted = self.numbers(|_| true);
+        let noted_refused = self.numbers(|kind| matches!(kind, RemarkKind::Unused | RemarkKind::Refused));
+        let mut within = BTreeSet::new();
+        // The refused block, and the first statement behind it.
+        let mut block = None;
+        for (number, place) in self.source.places.iter().enumerate() {
+            block = block.filter(|(_, end)| number < *end);
+            let mut is_refused = noted_refused.contains(&number);
+            if !cited.contains(&number) && !noted.contains(&number) {
+                let (kind, why, instead) = by_name(&place.name, &place.text);
+                is_refused = matches!(kind, RemarkKind::Unused | RemarkKind::Refused);
+                match block {
+                    Some(_) if is_refused => drop(within.insert(number)),
+                    _ => self.note(number, kind, &why, &instead),
+                }
+            }
+            if is_refused && block.is_none() && place.inner > 0 {
+                block = Some((number, number + 1 + place.inner));
+            }
+        }
+        for note in self.notes.iter_mut().filter(|note| note.kind >= RemarkKind::Unused) {
+            let inner = self.source.places.get(note.number).map_or(0, |place| place.inner);
+            match within.range(note.number + 1..note.number + 1 + inner).count() {
+                0 => {}
+                1 => note.why += "; nor is the directive in it",
+                count => note.why += &format!("; nor are {count} directives in it"),
+            }
+        }
+        within
     }
 
     /// All tables, in the order of the file.

@@ -29,6 +29,8 @@ pub(crate) struct StatementPlace {
     pub(crate) line: usize,
     pub(crate) name: String,
     pub(crate) text: String,
+    /// The number of statements in its block, including those of inner blocks. They are the next ones.
+    pub(crate) inner: usize,
 }
 
 /// All files, and each statement by its number.
@@ -46,8 +48,16 @@ impl SourceFiles {
 
     /// Adds a statement, and returns its number.
     pub(crate) fn add(&mut self, file: usize, line: usize, name: &str, text: &str) -> usize {
-        self.places.push(StatementPlace { file, line, name: plain(name), text: shortened(text) });
+        self.places.push(StatementPlace { file, line, name: plain(name), text: shortened(text), inner: 0 });
         self.places.len() - 1
+    }
+
+    /// Ends the block of a statement: all statements behind it so far are in the block.
+    pub(crate) fn end_block(&mut self, number: usize) {
+        let inner = self.places.len().saturating_sub(number + 1);
+        if let Some(place) = self.places.get_mut(number) {
+            place.inner = inner;
+        }
     }
 
     /// The file of a statement.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::Adapted;
 use crate::source::SourceFiles;
+use crate::{Adapted, RemarkKind};
 
 /// Replaces the marks in a sample by addresses and folders.
 pub(crate) fn filled(text: &str) -> String {
@@ -66,15 +66,24 @@ pub(crate) fn valid(adapted: &Adapted) {
 fn lost(source: &SourceFiles, adapted: &Adapted) -> Vec<String> {
     let told: BTreeSet<(usize, &str)> =
         adapted.remarks.iter().map(|remark| (remark.line, remark.directive.as_str())).collect();
+    let refused = adapted.remarks.iter().filter(|remark| remark.kind >= RemarkKind::Unused);
+    let refused: BTreeSet<(usize, &str)> =
+        refused.map(|remark| (remark.line, remark.directive.as_str())).collect();
     let mut cited = BTreeSet::new();
     for comments in adapted.toml.lines().filter_map(|line| line.split("  # ").nth(1)) {
         cited.extend(comments.split(", "));
     }
-    let lost = source.places.iter().filter(|place| {
+    // The remark on a block is about what is in it, too.
+    let mut told_before = 0;
+    let lost = source.places.iter().enumerate().filter(|(number, place)| {
         let comment = format!("{}:{} {}", source.files[place.file], place.line, place.name);
-        !cited.contains(comment.as_str()) && !told.contains(&(place.line, place.text.as_str()))
+        let is_told = told.contains(&(place.line, place.text.as_str()));
+        if refused.contains(&(place.line, place.text.as_str())) {
+            told_before = told_before.max(number + 1 + place.inner);
+        }
+        !cited.contains(comment.as_str()) && !is_told && *number >= told_before
     });
-    lost.map(|place| format!("{}: {}", place.line, place.text)).collect()
+    lost.map(|(_, place)| format!("{}: {}", place.line, place.text)).collect()
 }
 
 /// Returns the lines with options, without comments.

@@ -147,6 +147,7 @@ impl ApacheReader<'_> {
         if let Some(closed) = self.open.pop()
             && let (Some(mut begin), Some(outer)) = (closed.begin, self.open.last_mut())
         {
+            self.source.end_block(begin.number);
             begin.block = Some(closed.inner);
             outer.inner.push(begin);
         }

@@ -104,11 +104,20 @@ impl<'s> DirectiveStep<'s> {
     }
 }
 
+/// The files that are tried, as `files` has them.
+pub(super) struct TriedFiles {
+    /// `files.try`; none for its default.
+    pub(super) places: Option<Vec<String>>,
+    /// The page in the place of missing files.
+    pub(super) page: Option<String>,
+}
+
 /// The options for a kind of request so far.
 pub(super) struct CaddyDraft<'s> {
     pub(super) outcome: RegionOutcome,
     pub(super) root: Option<&'s Directive>,
-    pub(super) fallback: Option<(&'s Directive, String)>,
+    /// The files that `try_files` tries.
+    pub(super) tried: Option<(&'s Directive, TriedFiles)>,
     /// The application, if files may still come before it.
     pub(super) application: Option<CaddyApplication>,
     /// The prefix that was cut from the path.
@@ -134,6 +143,10 @@ impl CaddyDraft<'_> {
             let options = &mut self.outcome.options;
             options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
             options.extend("rewrite", ("path", "/$1".into()), Vec::new());
+        }
+        if self.outcome.options.inner("rewrite", "path").is_some() {
+            // Caddy leaves the field as servers send it.
+            self.outcome.options.set("location", false, Vec::new());
         }
         self.is_done = true;
     }
@@ -200,7 +213,7 @@ impl<'s> CaddyAdapter<'s> {
             }
             if let Some(page) = tried_page(step, named) {
                 holds.change_path(PathNow::Unknown);
-                made.fallback = Some((step.directive, page));
+                made.tried = Some((step.directive, TriedFiles { places: None, page: Some(page) }));
                 continue;
             }
             if let Some(server) = files_first(step, named) {
@@ -647,13 +660,13 @@ impl<'s> CaddyAdapter<'s> {
     }
 
     fn try_files(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
-        match page_of(step.words) {
-            Some(page) => made.fallback = Some((step.directive, page)),
+        match tried(step.words) {
+            Some(tried) => made.tried = Some((step.directive, tried)),
             None => {
                 let instead = "write routes with paths, such as /assets for files and / for a server";
                 self.sheet.refuse(
                     step.directive.number,
-                    "only a file, and a page in its place, are tried",
+                    "only files whose names have the path, and a page in their place, are tried",
                     instead,
                 );
             }
@@ -701,12 +714,36 @@ impl<'s> CaddyAdapter<'s> {
     }
 }
 
+/// The files of `try_files`: `{path} {path}.html /page`. The file server tries the path itself behind them.
+fn tried(words: &[String]) -> Option<TriedFiles> {
+    let is_plain = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
+            && !text.contains("..")
+    };
+    let is_page = |word: &&String| word.starts_with('/') && is_plain(word) && !word.ends_with('/');
+    let page = words.last().filter(is_page).cloned();
+    let files = if page.is_some() { words.split_last()?.1 } else { words };
+    let place = |word: &String| {
+        let (before, behind) =
+            word.split_once("{path}").or_else(|| word.split_once("{http.request.uri.path}"))?;
+        (before.is_empty() && is_plain(behind)).then(|| format!("$path{behind}"))
+    };
+    let mut places = files.iter().map(place).collect::<Option<Vec<String>>>()?;
+    if places.is_empty() {
+        return None;
+    }
+    let is_default = places[0] == "$path" && places[1..].iter().all(|place| place == "$path/");
+    for own in ["$path", "$path/"] {
+        if !places.iter().any(|place| place == own) {
+            places.push(own.to_owned());
+        }
+    }
+    Some(TriedFiles { places: (!is_default).then_some(places), page })
+}
+
 /// The page in the place of files that do not exist: `{path} {path}/ /page`.
 fn page_of(words: &[String]) -> Option<String> {
-    let (page, files) = words.split_last()?;
-    let are_files = matches!(files.first().map(String::as_str), Some("{path}" | "{http.request.uri.path}"))
-        && files[1..].iter().all(|word| word == "{path}/");
-    (are_files && page.starts_with('/') && !page.contains(['{', '?'])).then(|| page.clone())
+    tried(words).filter(|tried| tried.places.is_none())?.page
 }
 
 /// The `file_server` of a `handle` for existing files, if nothing else is in it.

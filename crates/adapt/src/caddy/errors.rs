@@ -1,4 +1,4 @@
-//! `handle_errors`: another upstream's answer in place of a failure, or a text.
+//! `handle_errors`: another upstream's answer in place of a failure, a file, or a text.
 
 use super::directives::CaddyDraft;
 use super::servers::url;
@@ -46,23 +46,25 @@ impl<'s> CaddyAdapter<'s> {
 }
 
 impl<'s> CaddyAdapter<'s> {
-    /// Adds the texts of errors of a site to a route with files or servers. Caddy replaces its own errors only; a fixed
-    /// response is none.
-    pub(super) fn errors_as_texts(&mut self, block: &'s [Directive], made: &mut CaddyDraft<'s>) {
+    /// Adds the texts and files of errors of a site to a route with files or servers. Caddy replaces its own errors
+    /// only; a fixed response is none.
+    pub(super) fn errors_as_pages(&mut self, block: &'s [Directive], made: &mut CaddyDraft<'s>) {
         let options = &mut made.outcome.options;
         if options.get("upstream").is_none() && options.get("files").is_none() {
             return;
         }
         for handler in block.iter().filter(|directive| directive.name == "handle_errors") {
-            let Some((respond, text)) = error_text(handler) else { continue };
+            let text = error_text(handler).map(|(respond, text)| {
+                (vec![respond], DraftValue::Table(vec![("body".to_owned(), text.into())]))
+            });
+            let Some((directives, page)) = text.or_else(|| error_file(handler, made.root)) else { continue };
             let mut origins = from(handler);
-            origins.extend(from(respond));
+            origins.extend(directives.into_iter().flat_map(from));
             let every = ["*".to_owned()];
             let statuses = if handler.words.is_empty() { &every[..] } else { &handler.words[..] };
             for status in statuses {
                 if options.inner("error_pages", status).is_none() {
-                    let page = DraftValue::Table(vec![("body".to_owned(), text.as_str().into())]);
-                    options.extend("error_pages", (status, page), origins.clone());
+                    options.extend("error_pages", (status, page.clone()), origins.clone());
                 }
             }
         }
@@ -75,16 +77,44 @@ fn error_text(handler: &Directive) -> Option<(&Directive, String)> {
     let ("respond", [text], []) = (respond.name.as_str(), respond.words.as_slice(), respond.inner()) else {
         return None;
     };
-    let is_status = |status: &String| {
-        matches!(status.as_str(), "4xx" | "5xx")
-            || status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
-    };
     // A number alone is a status, which differs from that of the error.
-    if text.parse::<u16>().is_ok() || !handler.words.iter().all(is_status) {
+    if text.parse::<u16>().is_ok() || !handler.words.iter().all(|status| is_status(status)) {
         return None;
     }
     let plain = with_status(text, "");
     (!plain.contains(['{', '}']) && !text.is_empty()).then(|| (respond, with_status(text, "{status}")))
+}
+
+/// Returns the only file of an error handler, `rewrite * /404.html` with `file_server`, and its directives.
+fn error_file<'s>(
+    handler: &'s Directive,
+    root: Option<&'s Directive>,
+) -> Option<(Vec<&'s Directive>, DraftValue)> {
+    let (own, rewrite, server) = match handler.inner() {
+        [rewrite, server] => (None, rewrite, server),
+        [own, rewrite, server] if own.name == "root" => (Some(own), rewrite, server),
+        _ => return None,
+    };
+    let root = own.or(root).and_then(|root| root.words.last())?;
+    let is_plain = server.name == "file_server" && server.words.is_empty() && server.inner().is_empty();
+    let to = match rewrite.words.as_slice() {
+        [to] => to,
+        [every, to] if every == "*" => to,
+        _ => return None,
+    };
+    let is_file =
+        to.starts_with('/') && !to.ends_with('/') && !to.contains(['{', '?']) && root.starts_with('/');
+    let page = format!("{}{to}", root.trim_end_matches('/'));
+    (is_plain
+        && is_file
+        && rewrite.name == "rewrite"
+        && !root.contains('{')
+        && handler.words.iter().all(|status| is_status(status)))
+    .then(|| (own.into_iter().chain([rewrite, server]).collect(), page.into()))
+}
+
+fn is_status(status: &str) -> bool {
+    matches!(status, "4xx" | "5xx") || status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
 }
 
 /// A text with another one in place of the status of the error.

@@ -42,8 +42,7 @@ impl<'s> CaddyAdapter<'s> {
             self.php_option(inner, &mut table, made);
         }
         let why = "a directory without its slash is redirected with 301, and by Caddy with 308; a request without \
-                   Content-Type has none; REMOTE_HOST, SSL_PROTOCOL and SSL_CIPHER are not sent, nor the field Status to \
-                   clients";
+                   Content-Type has none; clients do not get the field Status";
         self.sheet.differs(directive.number, why, "");
         let upstream = self.sheet.upstream(&base, table);
         made.application = Some(CaddyApplication { upstream, from: from(directive) });

@@ -1,6 +1,6 @@
 //! Directives for servers and files.
 
-use super::directives::CaddyDraft;
+use super::directives::{CaddyDraft, TriedFiles};
 use super::php::CaddyApplication;
 use super::texts::CaddyText;
 use super::{CaddyAdapter, from, milliseconds};
@@ -470,7 +470,7 @@ impl<'s> CaddyAdapter<'s> {
         let outer = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
         let mut origins = from(directive);
         let is_listed = words.iter().any(|word| word == "browse") || inner("browse").is_some();
-        let has_page = made.fallback.is_some() || is_listed;
+        let has_page = made.tried.as_ref().is_some_and(|(_, tried)| tried.page.is_some()) || is_listed;
         let root = match own.or(outer) {
             Some((root, path)) => {
                 origins.extend(from(root));
@@ -501,12 +501,13 @@ impl<'s> CaddyAdapter<'s> {
         // The application has the index of each directory.
         let names = if application.is_some() { Vec::new() } else { names };
         pairs.push(("index".to_owned(), names.into()));
-        if let (Some(application), Some((tried, _))) = (&application, &made.fallback) {
+        if let (Some(application), Some((tried, _))) = (&application, &made.tried) {
             let why = format!("the application {} answers if there is no file", application.upstream);
             self.sheet.refuse(tried.number, &why, "leave it out, or write a [[route]] with `files`");
-        } else if let Some((tried, page)) = &made.fallback {
-            pairs.push(("fallback".to_owned(), page.as_str().into()));
-            origins.extend(from(tried));
+        } else if let Some((directive, TriedFiles { places, page })) = &made.tried {
+            pairs.extend(places.clone().map(|places| ("try".to_owned(), places.into())));
+            pairs.extend(page.as_deref().map(|page| ("fallback".to_owned(), page.into())));
+            origins.extend(from(directive));
         }
         if let Some(CaddyApplication { upstream, from }) = application {
             let why =
@@ -524,6 +525,12 @@ impl<'s> CaddyAdapter<'s> {
             origins.extend(from(packed));
         }
         pairs.push(("symlinks".to_owned(), true.into()));
+        self.hidden(directive);
+        made.outcome.options.set("files", DraftValue::Table(pairs), origins);
+        made.asks();
+    }
+
+    fn hidden(&mut self, directive: &Directive) {
         for hidden in directive.inner().iter().filter(|inner| inner.name == "hide") {
             let why = "names that begin with a dot are never sent; others are";
             self.sheet.differs(
@@ -532,8 +539,6 @@ impl<'s> CaddyAdapter<'s> {
                 "move these files elsewhere, or write a [[route]] with `respond`",
             );
         }
-        made.outcome.options.set("files", DraftValue::Table(pairs), origins);
-        made.asks();
     }
 }
 

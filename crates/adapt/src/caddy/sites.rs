@@ -176,7 +176,7 @@ impl<'s> CaddyAdapter<'s> {
             let mut made = CaddyDraft {
                 outcome,
                 root: None,
-                fallback: None,
+                tried: None,
                 application: None,
                 strip: String::new(),
                 texts: Texts::new(),
@@ -191,7 +191,7 @@ impl<'s> CaddyAdapter<'s> {
                 php::answer(application, &mut made);
             }
             self.errors_elsewhere(site.block, &mut made);
-            self.errors_as_texts(site.block, &mut made);
+            self.errors_as_pages(site.block, &mut made);
             if !made.is_done {
                 let why = StatementOrigin::Default("nothing answers: Caddy sends an empty page");
                 made.outcome.options.set("respond", rules::answer(200, None), vec![why]);

@@ -120,6 +120,7 @@ impl CaddyReader {
                     ));
                 }
                 *at += 1;
+                self.source.end_block(number);
             }
             let directive = Directive { number, name, words: texts, block };
             if directive.name == "import" && directive.block.is_none() {

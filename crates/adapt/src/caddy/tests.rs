@@ -129,7 +129,7 @@ fn a_matcher_from_the_environment_is_its_default() {
     assert_eq!(
         routes(&adapted),
         [
-            "path = \"~ (?i)/app/.*\"; upstream = \"127.0.0.1-1\"; rewrite = { pattern = \"(?i)/app/(.*)\", path = \"/$1\" }",
+            "path = \"~ (?i)/app/.*\"; upstream = \"127.0.0.1-1\"; rewrite = { pattern = \"(?i)/app/(.*)\", path = \"/$1\" }; location = false",
             "respond = { status = 404 }",
         ]
     );
@@ -222,6 +222,14 @@ fn directives_become_options() {
         (
             "reverse_proxy :1\n handle_errors {\n respond \"no {err.status_code}\"\n }",
             "error_pages = { \"*\" = { body = \"no {status}\" } }",
+        ),
+        (
+            "root * /srv\n file_server\n handle_errors 404 {\n rewrite * /404.html\n file_server\n }",
+            "error_pages = { 404 = \"/srv/404.html\" }",
+        ),
+        (
+            "root * /srv\n try_files {path} {path}.html /down.html\n file_server",
+            "files = { root = \"/srv\", index = [\"index.html\", \"index.txt\"], try = [\"$path\", \"$path.html\", \"$path/\"], fallback = \"/down.html\", symlinks = true }",
         ),
         (
             "@f file\n root * /srv\n handle @f {\n file_server\n }\n reverse_proxy :1",

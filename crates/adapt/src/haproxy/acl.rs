@@ -151,13 +151,18 @@ fn named(name: &str, acls: &Acls<'_>, number: usize, reader: &mut SampleReader<'
     let method = |methods: &[&str]| {
         Term::Any(vec![Atom::Methods(methods.iter().map(|one| (*one).to_owned()).collect())])
     };
+    let when = |text: &str| Term::Any(vec![Atom::When(text.to_owned())]);
     let term = match name {
-        "TRUE" | "HTTP" | "WAIT_END" => Term::Fixed(true),
+        "TRUE" | "HTTP" | "WAIT_END" | "REQ_CONTENT" => Term::Fixed(true),
         "FALSE" => Term::Fixed(false),
         "LOCALHOST" => Term::Any(vec![Atom::Clients(vec!["127.0.0.0/8".to_owned(), "::1".to_owned()])]),
         "HTTP_1.0" => Term::Any(vec![samples::version("1.0")]),
         "HTTP_1.1" => Term::Any(vec![samples::version("1.1")]),
         "HTTP_2.0" => Term::Any(vec![samples::version("2")]),
+        // A body of unknown length does not count there either.
+        "HTTP_CONTENT" => when("(request.size ?? 0) > 0"),
+        "HTTP_URL_STAR" => when("request.raw_path == \"*\""),
+        "HTTP_URL_SLASH" => when("request.raw_path != \"*\""),
         "METH_GET" => method(&["GET", "HEAD"]),
         name if name.strip_prefix("METH_").is_some_and(|name| !name.is_empty()) => method(&[&name[5..]]),
         name => Term::Unsaid(format!("there is no ACL {name}")),

@@ -509,6 +509,8 @@ impl<'s> HaproxyAdapter<'s> {
             Some((pattern, to)) if to.starts_with('/') && !to.contains('?') && !known => {
                 made.options.extend("rewrite", ("pattern", pattern.into()), rule.from());
                 made.options.extend("rewrite", ("path", to.into()), Vec::new());
+                // HAProxy leaves the field as servers send it.
+                made.options.set("location", false, Vec::new());
             }
             _ => {
                 let why = if known { "a path is rewritten once" } else { "the new path is not understood" };
@@ -591,12 +593,14 @@ impl<'s> HaproxyAdapter<'s> {
         false
     }
 
-    pub(super) fn responses(
+    pub(super) fn responses<'r>(
         &mut self,
-        rules: &[FrontendRule<'s>],
+        rules: impl IntoIterator<Item = &'r FrontendRule<'s>>,
         facts: RequestFacts<'_>,
         made: &mut RegionOutcome,
-    ) {
+    ) where
+        's: 'r,
+    {
         for rule in rules {
             let action = action(rule);
             match self.verdict(rule, facts, made, true) {

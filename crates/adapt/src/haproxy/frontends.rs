@@ -167,6 +167,7 @@ impl<'s> HaproxyAdapter<'s> {
             options: DraftTable::default(),
         };
         if self.requests(&front.requests, front.place, facts, &mut made) {
+            self.responses(after(&front.responses), facts, &mut made);
             return made;
         }
         let (back, upstream) = match self.chosen(sets, facts, &mut made) {
@@ -176,6 +177,7 @@ impl<'s> HaproxyAdapter<'s> {
             ChosenBackend::Nothing => {
                 let why = vec![StatementOrigin::Default("no backend is chosen")];
                 made.options.set("respond", rules::answer(503, None), why);
+                self.responses(after(&front.responses), facts, &mut made);
                 return made;
             }
         };
@@ -185,6 +187,8 @@ impl<'s> HaproxyAdapter<'s> {
                 made.from.push(StatementOrigin::Directive(self.sections[back].head.number));
             }
             if self.requests(&set.requests, back, facts, &mut made) {
+                self.responses(after(&front.responses), facts, &mut made);
+                self.responses(after(&set.responses), facts, &mut made);
                 return made;
             }
         }
@@ -256,6 +260,11 @@ impl<'s> HaproxyAdapter<'s> {
             Err(why) => ConditionVerdict::Unsaid(why),
         }
     }
+}
+
+/// The rules that also apply to HAProxy's own responses.
+fn after<'r, 's>(rules: &'r [FrontendRule<'s>]) -> impl Iterator<Item = &'r FrontendRule<'s>> {
+    rules.iter().filter(|rule| rule.line.word(0) == "http-after-response")
 }
 
 /// Whether a condition asks for a request field that a rule changes.

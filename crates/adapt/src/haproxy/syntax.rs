@@ -108,6 +108,9 @@ pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<HaproxySection>, Sourc
             }
             first => first.to_owned(),
         };
+        if begins && let Some(section) = sections.last() {
+            source.end_block(section.head.number);
+        }
         let number = source.add(0, line_number, &name, line.trim());
         let made = HaproxyLine { number, words };
         if begins {
@@ -115,6 +118,9 @@ pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<HaproxySection>, Sourc
         } else if let Some(section) = sections.last_mut() {
             section.lines.push(made);
         }
+    }
+    if let Some(section) = sections.last() {
+        source.end_block(section.head.number);
     }
     Ok((sections, source))
 }

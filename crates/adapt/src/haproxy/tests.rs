@@ -568,3 +568,30 @@ fn maps_and_variables_that_are_not_known_are_refused_and_protect() {
         assert!(adapted.remarks.iter().any(is_told), "{lines}: {:?}", adapted.remarks);
     }
 }
+
+#[test]
+fn fields_of_own_responses_and_monitor_pages() {
+    let adapted = checked(&with(
+        "http-request redirect location /b if { path /a }; http-after-response set-header X-A 1; \
+         http-response set-header X-B 2",
+    ));
+    let [redirect, rest] = &routes(&adapted)[..] else { panic!("{}", adapted.toml) };
+    assert!(redirect.contains("response_headers = { set = { X-A = \"1\" } }"), "{redirect}");
+    assert!(rest.contains("X-A = \"1\", X-B = \"2\""), "{rest}");
+    let adapted = checked(&with("http-request deny if { src 10.0.0.0/8 }; monitor-uri /up"));
+    let first = &routes(&adapted)[0];
+    assert!(first.starts_with("path = \"= /up\"") && first.contains("Service ready."), "{first}");
+    assert!(!first.contains("clients"), "it comes before all rules: {first}");
+}
+
+#[test]
+fn predefined_acls() {
+    for (acl, when) in [
+        ("HTTP_CONTENT", "(request.size ?? 0) > 0"),
+        ("HTTP_URL_STAR", "request.raw_path == \"*\""),
+        ("HTTP_URL_SLASH", "request.raw_path != \"*\""),
+    ] {
+        let adapted = checked(&with(&format!("http-request deny if {acl}")));
+        assert!(routes(&adapted)[0].starts_with(&format!("when = '{when}'")), "{}", adapted.toml);
+    }
+}

@@ -618,6 +618,7 @@ impl<'s> NginxAdapter<'s> {
         // `forward_auth` sends these clients away.
         let signs_in = self.signs_in(scope, server).map(|(known, ..)| known);
         let known = signs_in.or_else(|| questions::to_location(scope).map(|(known, _)| known));
+        let known = known.or_else(|| questions::sign_in_server(scope, server).map(|(known, _)| known));
         if known.is_some_and(|known| known.number == page.number) {
             return;
         }

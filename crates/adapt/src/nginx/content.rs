@@ -10,7 +10,7 @@ use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::values as written;
 
-const REFUSED: [&str; 13] = [
+const REFUSED: [&str; 12] = [
     "uwsgi_pass",
     "scgi_pass",
     "memcached_pass",
@@ -21,7 +21,6 @@ const REFUSED: [&str; 13] = [
     "empty_gif",
     "flv",
     "mp4",
-    "stub_status",
     "random_index",
     "api",
 ];
@@ -57,6 +56,10 @@ impl<'s> NginxAdapter<'s> {
             self.note_by_name(handler.number);
             return false;
         }
+        if let Some(figures) = scope.here("stub_status") {
+            self.figures(figures, scope, server, entry);
+            return false;
+        }
         if let Some(pass) = scope.here("proxy_pass").or_else(|| scope.here("grpc_pass")) {
             self.pass(pass, location, entry);
             self.mirror(scope, server, entry);
@@ -87,6 +90,28 @@ impl<'s> NginxAdapter<'s> {
             self.access(scope, server, entry);
         }
         false
+    }
+
+    /// Translates `stub_status`: the same text, with counts of Vanward.
+    fn figures(
+        &mut self,
+        figures: &'s Directive,
+        scope: &BlockScope<'s>,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
+        let body = "Active connections: ${proxy.connections} \nserver accepts handled requests\n \
+                    ${proxy.accepted} ${proxy.accepted} ${proxy.requests} \nReading: 0 Writing: ${proxy.serving} \
+                    Waiting: ${proxy.idle} \n";
+        let pairs = [("status", 200.into()), ("body", body.into()), ("content_type", "text/plain".into())];
+        let pairs = pairs.map(|(key, value): (&str, DraftValue)| (key.to_owned(), value));
+        entry.options.set("respond", DraftValue::Table(pairs.into()), from(figures));
+        self.access(scope, server, entry);
+        let when = DraftValue::Expression("!(request.method in [\"GET\", \"HEAD\"])".to_owned());
+        let denied = vec![("when".to_owned(), when), ("status".to_owned(), DraftValue::Number(403))];
+        entry.options.push("deny", DraftValue::Table(denied), from(figures));
+        let why = "connections that read a request are counted as waiting, and other methods get 403";
+        self.note(figures, RemarkKind::Differs, why, "");
     }
 
     /// Translates a `rewrite` to another URL, a location's only content, if its expression matches the location's

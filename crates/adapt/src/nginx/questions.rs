@@ -1,6 +1,6 @@
 //! `auth_request`: servers that admit clients, and where clients go that they do not know.
 
-use super::locations::LocationMatch;
+use super::locations::{LocationMatch, leading_to};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
@@ -24,6 +24,31 @@ pub(super) fn to_location<'s>(scope: &BlockScope<'s>) -> Option<(&'s Directive, 
     let page = scope.all("error_page").into_iter().find(is_it)?;
     let set = scope.all("auth_request_set").into_iter().find(|set| set.word(0) == page.word(2))?;
     (set.word(1) == "$upstream_http_location").then_some((page, set))
+}
+
+/// The field of the authentication server's answer that `proxy_set_header` sends to a server, with its
+/// `auth_request_set`.
+pub(super) fn vouched<'s>(set: &Directive, scope: &BlockScope<'s>) -> Option<(&'s Directive, String)> {
+    scope.one("auth_request").filter(|question| question.word(0) != "off")?;
+    let known = scope.all("auth_request_set").into_iter().rev().find(|known| known.word(0) == set.word(1))?;
+    let field = known.word(1).strip_prefix("$upstream_http_")?.replace('_', "-");
+    Some((known, field))
+}
+
+/// The page of a server that clients without a session get: `error_page 401 = /oauth2/sign_in`, with its location.
+pub(super) fn sign_in_server<'s>(
+    scope: &BlockScope<'s>,
+    server: &'s Directive,
+) -> Option<(&'s Directive, &'s Directive)> {
+    let is_it = |page: &&Directive| matches!(page.words.as_slice(), [code, sign, url] if code == "401" && sign == "=" && url.starts_with('/'));
+    scope.one("auth_request").filter(|question| question.word(0) != "off")?;
+    let page = scope.all("error_page").into_iter().find(is_it)?;
+    let [location, ..] = leading_to(page.word(2), server.inner())[..] else { return None };
+    let has = |name: &str| location.inner().iter().any(|inner| inner.name == name);
+    let asks = |level: &'s Directive| level.inner().iter().find(|inner| inner.name == "auth_request");
+    // Its clients would be sent to it again.
+    let is_open = asks(location).or_else(|| asks(server)).is_none_or(|question| question.word(0) == "off");
+    (has("proxy_pass") && is_open && !has("internal")).then_some((page, location))
 }
 
 impl<'s> NginxAdapter<'s> {
@@ -60,6 +85,23 @@ impl<'s> NginxAdapter<'s> {
         entry.options.set("forward_auth", DraftValue::Table(pairs), origins);
         let why = vec![StatementOrigin::Default("nginx forwards no answer of that server")];
         entry.options.extend("forward_auth", ("pass_answer", false.into()), why);
+        self.sign_in(scope, server, entry);
+        for set in scope.all("proxy_set_header") {
+            let Some((known, field)) = vouched(set, scope) else { continue };
+            let mut origins = from(set);
+            origins.extend(from(known));
+            if field.eq_ignore_ascii_case(set.word(0)) {
+                entry.options.listed("forward_auth", "copy_headers", set.word(0), origins);
+            } else {
+                entry.options.field("forward_auth", "copy_headers_as", set.word(0), &field, origins);
+            }
+        }
+        let why = "the server gets the fields of the client";
+        self.note(question, RemarkKind::Differs, why, "");
+    }
+
+    /// Translates the ways to a page for clients without a session.
+    fn sign_in(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
         if let Some((page, location, answer, inner)) = self.signs_in(scope, server) {
             let to = answer.words.last().map_or("", String::as_str).replacen("://$http_host", "://$host", 1);
             match self.template(&to, &inner, entry) {
@@ -87,8 +129,14 @@ impl<'s> NginxAdapter<'s> {
             origins.extend(from(set));
             entry.options.extend("forward_auth", ("sign_in", "location".into()), origins);
         }
-        let why = "the server gets the fields of the client";
-        self.note(question, RemarkKind::Differs, why, "");
+        if let Some((page, location)) = sign_in_server(scope, server) {
+            let mut origins = from(page);
+            origins.extend(from(location));
+            entry.options.extend("forward_auth", ("sign_in", page.word(2).into()), origins);
+            let why = "clients without a session are redirected (302) to the page, with the URL in the parameter rd; \
+                       nginx sends the page in its place";
+            self.note(page, RemarkKind::Differs, why, "`sign_in` and `sign_in_parameter` of `forward_auth`");
+        }
     }
 
     /// The redirect of clients that an authentication server does not know: `error_page 401 = @name`.

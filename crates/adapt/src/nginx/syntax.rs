@@ -4,7 +4,7 @@ use mistake::{LineMap, Mistake};
 
 use crate::Include;
 pub(crate) use crate::source::Directive;
-use crate::source::{SourceFiles, StatementPlace, joined};
+use crate::source::{SourceFiles, joined};
 
 const BLOCKS_DEEP_MAX: usize = 32;
 /// Deeper includes are probably a file that includes itself.
@@ -105,7 +105,7 @@ impl NginxReader<'_> {
             return Err(self.wrong(start, "there are more than 100000 directives", "a smaller file"));
         }
         let line = self.places.line(start);
-        source.places.push(StatementPlace { file: self.file, line, name: name.clone(), text: String::new() });
+        source.add(self.file, line, &name, "");
         let mut words = Vec::new();
         let block = loop {
             self.skip_space();
@@ -136,6 +136,7 @@ impl NginxReader<'_> {
             source.places.truncate(number + 1);
             source.unread.iter_mut().for_each(|(unread, _)| *unread = number.min(*unread));
         }
+        source.end_block(number);
         Ok(Directive { number, name, words, block })
     }
 

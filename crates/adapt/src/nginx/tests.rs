@@ -2,6 +2,8 @@
 
 /// Forms that have to mean the same as in nginx, in all their parts.
 mod forms;
+/// Remarks on blocks, and on repeated directives.
+mod remarks;
 /// Variables.
 mod variables;
 

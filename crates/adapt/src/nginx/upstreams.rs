@@ -4,7 +4,7 @@ use super::locations::{Location, LocationMatch};
 use super::scope::BlockScope;
 use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{NginxAdapter, access, branches, content, from, values};
+use super::{NginxAdapter, access, branches, content, from, questions, values};
 use crate::RemarkKind;
 use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::{name_of, upstream_header};
@@ -494,6 +494,8 @@ impl<'s> NginxAdapter<'s> {
                         "write one in `request_headers`",
                     );
                 }
+                // `question` has the authentication server send it.
+                _ if questions::vouched(set, scope).is_some() => {}
                 _ => match self.template(text, scope, entry) {
                     Ok(value) => self.header("request_headers", "set", set.word(0), value, set, entry),
                     Err(why) => {

@@ -75,6 +75,7 @@ impl PoundReader<'_> {
                 let closed = if self.open.len() > depth_before { self.open.pop() } else { None };
                 let closed = closed.ok_or_else(|| wrong("End without a block", "as many ends as blocks"))?;
                 if let (Some(mut begin), Some(outer)) = (closed.begin, self.open.last_mut()) {
+                    self.source.end_block(begin.number);
                     begin.block = Some(closed.inner);
                     outer.inner.push(begin);
                 }

@@ -35,9 +35,6 @@ pub(super) fn known(name: &str, text: &str) -> Said {
             "plug-ins and experiments of Traefik cannot be loaded",
             "look for what they do in docs/configuration.md",
         ),
-        _ => refused(
-            "`vanward adapt` does not know it, or its block was not taken over",
-            "look for what it does in docs/configuration.md",
-        ),
+        _ => refused("`vanward adapt` does not know it", "look for what it does in docs/configuration.md"),
     }
 }

@@ -125,9 +125,11 @@ impl YamlReader {
             let file = self.source.files.len() - 1;
             let texts = texts(&node.value);
             let mut number = self.source.places.len();
+            let mut is_statement = false;
             if are_named || texts.is_some() || is_empty(&node.value) {
                 let words = texts.as_deref().unwrap_or_default();
                 number = self.source.add(file, node.line, &node.key, &joined(&whole, words));
+                is_statement = true;
             }
             let is_named = NAMED.contains(&node.key.to_ascii_lowercase().as_str()) && !are_named;
             let block = match (texts.is_some(), node.value) {
@@ -135,6 +137,9 @@ impl YamlReader {
                 (false, YamlValue::List(inner)) => Some(self.directives(inner, &whole, false)),
                 _ => None,
             };
+            if is_statement {
+                self.source.end_block(number);
+            }
             all.push(Directive { number, name: node.key, words: texts.unwrap_or_default(), block });
         }
         all

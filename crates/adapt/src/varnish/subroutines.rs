@@ -1,5 +1,7 @@
 //! Applies subroutines to each kind of request: backend, caching, response.
 
+use std::collections::BTreeSet;
+
 use super::conditions::is_refusal;
 use super::repeats::{self, Attempt};
 use super::responses::{self, ignore};
@@ -38,6 +40,8 @@ pub(super) struct VarnishDraft {
     pub(super) received: DraftTable,
     /// Whether a stored response may not answer, although others may find it.
     pub(super) is_fresh: bool,
+    /// Options with names of fields, in small letters, whose values are not known.
+    unknown: BTreeSet<(&'static str, String)>,
 }
 
 impl VarnishDraft {
@@ -51,6 +55,7 @@ impl VarnishDraft {
             varies: None,
             received: DraftTable::default(),
             is_fresh: false,
+            unknown: BTreeSet::new(),
         }
     }
 }
@@ -319,7 +324,8 @@ impl<'s> VarnishAdapter<'s> {
         let all: Vec<&'s Statement> = inner.iter().collect();
         let mut plain: Vec<(&'s str, Vec<&'s str>)> = Vec::new();
         self.statements(&all, 0, &mut plain);
-        let refuses = plain.iter().any(|(name, words)| is_refusal(name, words));
+        let bans = condition.iter().any(|token| matches!(token, VclToken::Word(word) if word == "std.ban"));
+        let refuses = bans || plain.iter().any(|(name, words)| is_refusal(name, words));
         let keeps_out = plain.iter().any(|(name, words)| match (*name, words.as_slice()) {
             ("return", [_, "pass" | "pipe" | "hit_for_pass", ..]) => true,
             ("set", ["beresp.uncacheable", "=", "true"]) => true,
@@ -420,6 +426,11 @@ impl<'s> VarnishAdapter<'s> {
             }
             ("hash_data", [_, value, _]) => self.key(number, value, tokens.get(1), holds, made),
             ("hash_data", _) => self.keyless(number, made),
+            ("ban" | "std.ban", _) if sub == "vcl_recv" => {
+                let (_, why, instead) = super::by_name(name, "");
+                self.sheet.refuse(number, &format!("{why}; so these requests get 501"), &instead);
+                made.way = RequestWay::Synth(501, String::new());
+            }
             _ => {
                 let (kind, why, instead) = super::by_name(name, "");
                 self.sheet.note(number, kind, &why, &instead);
@@ -527,7 +538,11 @@ impl<'s> VarnishAdapter<'s> {
             let (kind, why, instead) = super::by_name("set", "");
             return self.sheet.note(number, kind, &why, &instead);
         };
-        match template(tokens) {
+        let id = (option, field.to_ascii_lowercase());
+        let is_own = tokens.iter().any(|token| token.text().eq_ignore_ascii_case(target));
+        // It would be a part of a value.
+        let text = template(tokens).filter(|_| !is_own || !made.unknown.contains(&id));
+        match text {
             Some(text) if field.eq_ignore_ascii_case("host") && option == "request_headers" => {
                 made.outcome.options.extend("rewrite", ("host", text.into()), from(number));
                 // Varnish leaves the field as servers send it.
@@ -543,11 +558,25 @@ impl<'s> VarnishAdapter<'s> {
                         ["private", "no-store", "no-cache"].iter().any(|word| text.contains(word));
                     made.replaces_directives = !keeps_out && !text.contains('$');
                 }
+                made.unknown.remove(&id);
                 made.outcome.options.field(option, "set", field, &text, from(number));
             }
             None => {
                 let instead = "write the value, or a variable of docs/configuration.md";
-                self.sheet.refuse(number, "this value contains unknown variables", instead);
+                made.unknown.insert(id);
+                made.outcome.options.without_field(option, "set", field);
+                if made.outcome.options.get(option) == Some(&DraftValue::Table(Vec::new())) {
+                    made.outcome.options.without(option);
+                }
+                let is_forwarded = field.eq_ignore_ascii_case("x-forwarded-for");
+                let why = if is_own || is_forwarded || option == "response_headers" {
+                    "this value contains unknown variables; so the field stays as it was sent"
+                } else {
+                    // A client could write it, and a server would trust it.
+                    made.outcome.options.listed(option, "remove", field, from(number));
+                    "this value contains unknown variables; so the client's own field is removed"
+                };
+                self.sheet.refuse(number, why, instead);
             }
         }
     }
@@ -606,6 +635,8 @@ impl<'s> VarnishAdapter<'s> {
             Some((pattern, to)) => {
                 made.outcome.options.extend("rewrite", ("pattern", pattern.into()), from(number));
                 made.outcome.options.extend("rewrite", ("path", to.into()), Vec::new());
+                // Varnish leaves the field as servers send it.
+                made.outcome.options.set("location", false, Vec::new());
             }
             None => {
                 let instead = "write `rewrite = { pattern = \"…\", path = \"…\" }`, or `query_drop` of `cache` for parameters";

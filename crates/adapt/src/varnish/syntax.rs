@@ -145,10 +145,11 @@ impl VclReader<'_> {
         if source.places.len() >= STATEMENTS_MAX {
             return Err(self.wrong(start, "there are more than 100000 statements", "a smaller file"));
         }
-        let at = self.tokens.get(start).map_or(0, |(_, at)| *at);
-        let rest = &self.text[at..];
-        let end = rest.find([';', '{', '\n']).unwrap_or(rest.len());
-        Ok(source.add(self.file, self.places.line(at), name, rest[..end].trim()))
+        let tokens = self.tokens.get(start..).unwrap_or_default();
+        let at = tokens.first().map_or(0, |(_, at)| *at);
+        let end = tokens.iter().find(|(token, _)| token.is(";") || token.is("{")).map(|(_, end)| *end);
+        let text = self.text.get(at..end.unwrap_or(self.text.len())).unwrap_or_default();
+        Ok(source.add(self.file, self.places.line(at), name, text.lines().next().unwrap_or_default().trim()))
     }
 
     fn declaration(&mut self, start: usize, kind: String, source: &mut SourceFiles) -> Read<Declaration> {
@@ -156,7 +157,9 @@ impl VclReader<'_> {
         if kind == "sub" {
             let name = self.word("the name of a subroutine")?;
             self.sign("{")?;
-            return Ok(Declaration::Sub { number, name, body: self.block(1, source)? });
+            let body = self.block(1, source)?;
+            source.end_block(number);
+            return Ok(Declaration::Sub { number, name, body });
         }
         let mut words = Vec::new();
         while !self.peek("{") && !self.peek(";") {
@@ -180,6 +183,7 @@ impl VclReader<'_> {
             return Ok(Declaration::Acl { number, name, entries });
         }
         let fields = self.fields(start, source)?;
+        source.end_block(number);
         Ok(Declaration::Block { number, kind, name, fields })
     }
 
@@ -275,6 +279,7 @@ impl VclReader<'_> {
             }
             self.sign("{")?;
             branches.push((number, condition, self.block(depth + 1, source)?));
+            source.end_block(number);
             begin = self.at;
             let word = |place: usize| {
                 self.tokens.get(place).map(|(token, _)| token.text().to_owned()).unwrap_or_default()

@@ -479,3 +479,42 @@ fn the_cache_key_has_fields_and_constants() {
     let found = routes(&checked(&(text("", "req.http.X-A") + fetch)));
     assert!(found[0].contains("key_headers = [\"X-A\"]"), "{found:?}");
 }
+
+#[test]
+fn of_a_chain_without_a_translation_nothing_is_left() {
+    // The first part alone would be another value.
+    let chain = "set req.http.Cookie = \";\" + req.http.Cookie; \
+                 set req.http.Cookie = regsuball(req.http.Cookie, \"; +\", \";\"); \
+                 set req.http.Cookie = \"x\" + req.http.Cookie; return (pass);";
+    let adapted = checked(&with(chain));
+    assert_eq!(routes(&adapted), ["upstream = \"a\""]);
+    let stays =
+        adapted.remarks.iter().filter(|remark| remark.why.ends_with("so the field stays as it was sent"));
+    assert_eq!(stays.count(), 2, "{:?}", adapted.remarks);
+    // The whole statement is shown, with the semicolon in its text.
+    let is_whole = |remark: &crate::Remark| remark.directive.ends_with("\"; +\", \";\")");
+    assert!(adapted.remarks.iter().any(is_whole), "{:?}", adapted.remarks);
+    // A constant replaces the unknown value, and a field of a client must not pass for the proxy's.
+    let chain = "set req.http.X-A = regsub(req.url, \"a\", \"b\"); set req.http.X-B = regsub(req.url, \"a\", \"b\"); \
+                 set req.http.X-A = \"c\"; return (pass);";
+    let written = options(&checked(&with(chain)));
+    let edits = "request_headers = { remove = [\"X-A\", \"X-B\"], set = { X-A = \"c\" } }";
+    assert!(written.iter().any(|line| line == edits), "{written:#?}");
+}
+
+#[test]
+fn requests_that_ban_get_501() {
+    for ban in
+        ["ban(\"req.url ~ \" + req.url);", "if (std.ban(\"req.url ~ \" + req.url)) { unset req.http.X-A; }"]
+    {
+        let recv =
+            format!("if (req.method == \"BAN\") {{ {ban} return (synth(200, \"Banned\")); }} return (pass);");
+        let adapted = checked(&with(&recv));
+        assert_eq!(
+            routes(&adapted),
+            ["methods = \"BAN\"; respond = { status = 501 }", "upstream = \"a\""],
+            "{recv}"
+        );
+        assert!(adapted.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused), "{recv}");
+    }
+}

@@ -215,6 +215,22 @@ fn clients_without_a_session_are_sent_to_the_login_page() {
         &[&format!("forward_auth = {{ {asked}, sign_in = \"location\" }}")],
     );
     has(&text(""), &[&format!("forward_auth = {{ {asked} }}")]);
+    let fields =
+        "auth_request_set $user $upstream_http_x_user; auth_request_set $mail $upstream_http_remote_mail;";
+    has(
+        &text(fields).replace("Host $host;", "X-User $user; proxy_set_header X-Mail $mail;"),
+        &[&format!(
+            "forward_auth = {{ {asked}, copy_headers = [\"X-User\"], copy_headers_as = {{ X-Mail = \"remote-mail\" }} }}"
+        )],
+    );
+    let page = text("error_page 401 = /login/start;").replace(
+        "location / {",
+        "location /login/ { auth_request off; proxy_pass http://127.0.0.1:3; } location / {",
+    );
+    has(&page, &[&format!("forward_auth = {{ {asked}, sign_in = \"/login/start\" }}")]);
+    // The page itself asks.
+    let adapted = checked(&page.replace("auth_request off;", ""));
+    assert!(!adapted.toml.contains("sign_in ="), "{}", adapted.toml);
 }
 
 #[test]
