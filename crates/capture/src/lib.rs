@@ -141,6 +141,12 @@ pub struct CapturedBody {
 }
 
 impl CapturedBody {
+    /// Returns the content, unless only the length is known.
+    pub fn content(&self) -> Option<Vec<u8>> {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.decode(self.base64.as_ref()?).ok()
+    }
+
     /// A body with its content, or only its length if it is long.
     pub(crate) fn of(content: &[u8]) -> Self {
         use base64::Engine as _;

@@ -207,6 +207,8 @@ impl CaddyFacts<'_> {
                             let port = if scheme == "https" { 443 } else { 80 };
                             self.old.server(address, port, Some(&group));
                         }
+                        // The rows of `map` have the servers.
+                        None if word.starts_with('{') && self.old.any(&|known| known.name == "map") => {}
                         None => self.old.untested(directive, "only TCP servers have stand-ins"),
                     }
                 }
@@ -219,6 +221,15 @@ impl CaddyFacts<'_> {
                     match upstream(word) {
                         Some((_, address)) => self.old.application(address, 80),
                         None => self.old.untested(directive, "only TCP servers have stand-ins"),
+                    }
+                }
+            }
+            "map" => {
+                for value in directive.inner().iter().flat_map(|row| &row.words) {
+                    if split_port(value).1.is_some()
+                        && let Some((_, address)) = upstream(value)
+                    {
+                        self.old.server(address, 80, None);
                     }
                 }
             }

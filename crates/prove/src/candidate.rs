@@ -6,10 +6,11 @@ use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 use crate::OldProxy;
 use crate::old::{OldConfiguration, OldFileKind, address_of, default_of, split_port};
+use crate::request::MARK;
 use crate::stand_in::{self, Replaced, StandIns};
 
 /// Options at the top, and tables, for the service around the proxy.
-const OF_THE_SERVICE: [&str; 13] = [
+const OF_THE_SERVICE: [&str; 12] = [
     "admin",
     "metrics",
     "dashboard",
@@ -18,12 +19,14 @@ const OF_THE_SERVICE: [&str; 13] = [
     "dashboard_hosts",
     "quic_key_file",
     "acme",
-    "log",
     "tracing",
     "redis",
     "consul",
     "messages",
 ];
+
+/// The candidate's log, below the folder of a proof.
+pub const OUR_LOG: &str = "logged-by-vanward.log";
 
 #[derive(Debug, Clone)]
 pub struct ProofCandidate {
@@ -33,6 +36,8 @@ pub struct ProofCandidate {
     pub closed: Vec<usize>,
     /// Stand-ins of files of users.
     pub users: Vec<String>,
+    /// Whether it writes an access log.
+    pub has_log: bool,
 }
 
 /// Rewrites a configuration of Vanward. `spare` is an address for listeners that the old configuration lacks.
@@ -60,6 +65,7 @@ pub fn candidate(
             writer.replaced(format!("`{key}` of vanward.toml"), "left out");
         }
     }
+    let has_log = writer.log(&mut document);
     document["workers"] = toml_edit::value(1_i64);
     writer.listeners(&mut document);
     writer.upstreams(&mut document);
@@ -75,7 +81,8 @@ pub fn candidate(
         }
     }
     let closed = (0..old.doors.len()).filter(|door| !writer.open.contains(door)).collect();
-    Ok(ProofCandidate { text: document.to_string(), replaced: writer.replaced, closed, users: writer.users })
+    let CandidateWriter { replaced, users, .. } = writer;
+    Ok(ProofCandidate { text: document.to_string(), replaced, closed, users, has_log })
 }
 
 struct CandidateWriter<'w> {
@@ -94,6 +101,25 @@ impl CandidateWriter<'_> {
         if replaced.old != replaced.new && !self.replaced.contains(&replaced) {
             self.replaced.push(replaced);
         }
+    }
+
+    /// Writes the numbers of logged requests to a file. Returns whether there is a log.
+    fn log(&mut self, document: &mut DocumentMut) -> bool {
+        let Some(log) = document.remove("log") else { return false };
+        let is_on = |log: &dyn TableLike| log.get("target").and_then(Item::as_str) != Some("off");
+        let has_log = match &log {
+            Item::ArrayOfTables(tables) => tables.iter().any(|table| is_on(table)),
+            log => log.as_table_like().is_some_and(is_on),
+        };
+        if has_log {
+            let target = format!("{}/{OUR_LOG}", self.stand_ins.folder);
+            self.replaced("`log` of vanward.toml", target.clone());
+            let mut table = toml_edit::Table::new();
+            table["target"] = toml_edit::value(target);
+            table["format"] = toml_edit::value(format!("proof ${{header.{MARK}}}"));
+            document["log"] = Item::Table(table);
+        }
+        has_log
     }
 
     /// Moves listeners to the doors, and the routes that name them.
@@ -230,8 +256,14 @@ impl CandidateWriter<'_> {
             }
         };
         let place = self.old.servers.iter().position(|server| server.address == address);
-        let Some(new) = place.and_then(|place| self.stand_ins.servers.get(place)) else { return };
-        let scheme = if written.starts_with("fcgi") { "fcgi" } else { "http" };
+        let new = place.and_then(|place| self.stand_ins.servers.get(place));
+        // Nothing leaves the machine, so a server without a stand-in refuses connections.
+        let new = new.map_or_else(|| stand_in::NOWHERE.to_owned(), ToString::to_string);
+        let scheme = match written.split_once("://").map_or("", |(scheme, _)| scheme) {
+            _ if written.starts_with("fcgi") => "fcgi",
+            scheme @ ("tcp" | "tls") => scheme,
+            _ => "http",
+        };
         let made = format!("{scheme}://{new}");
         self.replaced(written, made.clone());
         set(url, &made);
@@ -352,7 +384,7 @@ mod tests {
         let text = "admin = \"/run/a.sock\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n[[listen]]\naddress = \"[::]:80\"  # a\n\
                     [[listen]]\naddress = \"0.0.0.0:8443\"\ntls = { certificates = \"auto\", names = [\"a\"] }\n[[route]]\nlistener = \"[::]:80\"\n\
                     path = \"/srv/www\"\nfiles = { root = \"/srv/www/a\" }\nwhen = 'client in [\"10.0.0.0/8\"]'\n\
-                    [upstream.a]\nservers = [{ url = \"https://10.0.0.1:8080\" }, \"http://b:1\"]\n\
+                    [upstream.a]\nservers = [{ url = \"https://10.0.0.1:8080\" }, \"http://127.0.0.1:1\"]\n\
                     [upstream.b]\nservers = [\"fcgi+unix:/run/a.sock\"]\nfastcgi = { root = \"/srv/www\" }\n";
         let made = candidate(&old, &stand_ins, text, &[address("127.0.0.3:4001")]).expect("TOML");
         assert_eq!(
@@ -362,7 +394,7 @@ mod tests {
              tls = { certificates = [{ cert = \"/tmp/p/cert.pem\", key = \"/tmp/p/key.pem\" }] }\n\
              [[route]]\nlistener = \"127.0.0.3:4000\"\npath = \"/srv/www\"\nfiles = { root = \"/tmp/p/files/srv/www/a\" }\n\
              when = 'client in [\"127.100.0.0/16\"]'\n[upstream.a]\n\
-             servers = [{ url = \"http://127.0.0.1:5000\" }, \"http://b:1\"]\n\
+             servers = [{ url = \"http://127.0.0.1:5000\" }, \"http://127.0.0.1:1\"]\n\
              [upstream.b]\nservers = [\"fcgi://127.0.0.1:5001\"]\nfastcgi = { root = \"/tmp/p/files/srv/www\" }\n"
         );
         assert!(candidate(&old, &stand_ins, "include = \"a\"", &[]).is_err());

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
-use capture::{Capture, CapturedRequest, CapturedScheme};
+use capture::{Capture, CapturedBody, CapturedRequest, CapturedScheme};
 use ipnet::Ipv4Net;
 
 use crate::generate::BODY_MAX;
@@ -32,19 +33,22 @@ pub fn captured(old: &OldConfiguration, capture: &Capture, count: usize) -> Vec<
     let mut clients = BTreeMap::new();
     let requests = capture.requests.iter().filter(|request| request.target.starts_with('/'));
     let share = old.has_cache().then_some(0);
+    let first = capture.requests.iter().find_map(|request| request.time_ms);
     requests
         .flat_map(|request| behaviours_of(request).iter().map(move |behaviour| (request, *behaviour)))
         .take(count)
         .enumerate()
-        .map(|(number, (request, behaviour))| {
-            let network = request.client.and_then(|client| network_of(old, client));
+        .map(|(number, (captured, behaviour))| {
+            let network = captured.client.and_then(|client| network_of(old, client));
             let next = clients.len();
-            let place = *clients.entry(request.client).or_insert(next);
+            let place = *clients.entry(captured.client).or_insert(next);
             let inside = network.as_ref().and_then(|network| stand_in::client_in(old, network, place));
             let client = inside.unwrap_or_else(|| stand_in::visitor(place));
             // All may get what is stored for the others, as in the traffic itself.
-            let request = of_captured(old, request);
-            ProofRequest { number, client, network, share, behaviour, ..request }
+            let request = of_captured(old, captured);
+            let since = first.zip(captured.time_ms).map(|(first, time)| time.saturating_sub(first));
+            let due = since.map(Duration::from_millis);
+            ProofRequest { number, client, network, share, behaviour, due, ..request }
         })
         .collect()
 }
@@ -63,6 +67,8 @@ fn of_captured(old: &OldConfiguration, captured: &CapturedRequest) -> ProofReque
     };
     let visible = |value: &str| value.chars().filter(|letter| (' '..='~').contains(letter)).collect();
     let fields = captured.fields.iter().filter(|(name, _)| is_sent(name));
+    let content =
+        captured.body.as_ref().and_then(CapturedBody::content).filter(|content| !content.is_empty());
     let request = ProofRequest {
         number: 0,
         door,
@@ -72,13 +78,16 @@ fn of_captured(old: &OldConfiguration, captured: &CapturedRequest) -> ProofReque
         host: if host.is_empty() { usual_host(old, door) } else { host.to_owned() },
         target: captured.target.clone(),
         fields: fields.map(|(name, value)| (name.clone(), visible(value))).collect(),
-        body: body_of(captured),
+        body: content.as_ref().map(Vec::len).or_else(|| body_of(captured)),
+        content,
+        is_chunked: field("transfer-encoding") == "chunked",
         behaviour: OriginBehaviour::Page,
         aim: None,
         row: RequestRow::Alone,
         is_http2: has_http2 && matches!(version, Some("2" | "3")) && !is_upgrade,
         follows: false,
         share: None,
+        due: None,
     };
     if is_upgrade { request.upgraded() } else { request }
 }
@@ -152,7 +161,7 @@ fn behaviours_of(captured: &CapturedRequest) -> &'static [OriginBehaviour] {
 
 #[cfg(test)]
 mod tests {
-    use capture::{CapturedBody, CapturedResponse};
+    use capture::CapturedResponse;
 
     use super::*;
     use crate::OldProxy;
@@ -220,6 +229,15 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_due_as_long_after_the_first_one_as_they_came() {
+        let at = |time_ms: Option<u64>| CapturedRequest { time_ms, ..request("/") };
+        let requests = [None, Some(5_000), Some(6_500), Some(4_000)].map(at).to_vec();
+        let made = captured(&old(), &Capture { requests, ..Default::default() }, 100);
+        let due: Vec<_> = made.iter().map(|request| request.due.map(|due| due.as_millis())).collect();
+        assert_eq!(due, [None, Some(0), Some(1_500), Some(0)]);
+    }
+
+    #[test]
     fn fields_bodies_and_answers() {
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let post = CapturedRequest {
@@ -235,6 +253,9 @@ mod tests {
         let made = of_captured(&old(), &CapturedRequest { method: "POST".to_owned(), ..post });
         assert_eq!(made.fields, [field("Cookie", "a=b"), field("X-A", "bX-C: d")]);
         assert_eq!((made.method.as_str(), made.body), ("POST", Some(7)));
+        let body = CapturedBody { bytes: 9, base64: Some("YT1i".to_owned()) };
+        let made = of_captured(&old(), &CapturedRequest { body: Some(body), ..request("/") });
+        assert_eq!((made.body, made.content.as_deref()), (Some(3), Some(&b"a=b"[..])));
         let upgrade = CapturedRequest { fields: vec![field("upgrade", "WebSocket")], ..request("/") };
         assert!(of_captured(&old(), &upgrade).is_upgrade());
         for (status, fields, behaviour) in [

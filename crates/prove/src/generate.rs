@@ -39,7 +39,7 @@ const PATHS: [&str; 12] = [
     "/a/../b",
     "/?a=1&b=%2F&empty=",
 ];
-const FIELDS: [(&str, &str); 12] = [
+const FIELDS: [(&str, &str); 14] = [
     ("Range", "bytes=0-3"),
     ("Range", "bytes=90000-"),
     ("If-Modified-Since", "Thu, 01 Jan 2099 00:00:00 GMT"),
@@ -52,16 +52,33 @@ const FIELDS: [(&str, &str); 12] = [
     ("X-Forwarded-Proto", "https"),
     ("Origin", "https://other.example.org"),
     ("User-Agent", "Mozilla/5.0 (proof)"),
+    ("Pragma", "no-cache"),
+    ("Cache-Control", "no-cache"),
 ];
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeneratedRequests {
+    pub requests: Vec<ProofRequest>,
+    /// Statements that too few requests were asked for, with the reason.
+    pub left_out: Vec<(StatementPlace, String)>,
+}
+
 /// Returns up to `count` requests, the same for the same seed. `first` is the number of the first one.
-pub fn generate(old: &OldConfiguration, seed: u64, count: usize, first: usize) -> Vec<ProofRequest> {
-    let mut made =
-        RequestGenerator { old, random: Random::new(seed), known: BTreeSet::new(), requests: Vec::new() };
+pub fn generate(old: &OldConfiguration, seed: u64, count: usize, first: usize) -> GeneratedRequests {
+    let mut made = RequestGenerator {
+        old,
+        random: Random::new(seed),
+        known: BTreeSet::new(),
+        requests: Vec::new(),
+        left_out: Vec::new(),
+    };
     made.aimed();
+    let aimed = made.requests.len();
+    made.around();
     made.usual();
     let bursts = made.bursts(count / BURST_SHARE);
     let room = count.saturating_sub(bursts.len());
+    made.leave_out(room..aimed, bursts.len());
     // Combinations rarely repeat; a configuration without conditions has few.
     let mut attempts = 0;
     while made.requests.len() < room && attempts < count * 4 {
@@ -83,7 +100,7 @@ pub fn generate(old: &OldConfiguration, seed: u64, count: usize, first: usize) -
             request.client = inside.unwrap_or_else(|| stand_in::stranger(number));
         }
     }
-    requests
+    GeneratedRequests { requests, left_out: made.left_out }
 }
 
 struct RequestGenerator<'o> {
@@ -92,10 +109,11 @@ struct RequestGenerator<'o> {
     /// Requests without their numbers.
     known: BTreeSet<String>,
     requests: Vec<ProofRequest>,
+    left_out: Vec<(StatementPlace, String)>,
 }
 
 impl RequestGenerator<'_> {
-    /// Requests that meet the conditions of each rule, then those that nearly do, and each door without conditions.
+    /// Requests that meet the conditions of each rule, then those that nearly do, and each host.
     fn aimed(&mut self) {
         let old = self.old;
         for site in &old.sites {
@@ -118,6 +136,15 @@ impl RequestGenerator<'_> {
                 for place in 0..rule.conditions.len() {
                     self.near(site, rule, place);
                 }
+            }
+        }
+    }
+
+    /// Requests to the place of each rule that differ in one respect, and repeated ones for a cache.
+    fn around(&mut self) {
+        let old = self.old;
+        for site in &old.sites {
+            for rule in &site.rules {
                 self.variants(site, rule);
             }
             for rule in site.rules.iter().take(STORED_RULES_MAX).filter(|_| old.has_cache()) {
@@ -159,6 +186,12 @@ impl RequestGenerator<'_> {
                 self.set_method(&mut request, method);
                 self.add(request);
             }
+            let root = self.blank(site, &host, "/");
+            let (get, post, options) = ("GET".to_owned(), "POST".to_owned(), "OPTIONS".to_owned());
+            let body = Some(8);
+            self.add(ProofRequest { method: get, body, ..root.clone() });
+            self.add(ProofRequest { method: post, body, is_chunked: true, ..root.clone() });
+            self.add(ProofRequest { method: options, target: "*".to_owned(), ..root });
             for (behaviour, _) in OriginBehaviour::usual() {
                 let mut request = self.blank(site, &host, "/page");
                 request.behaviour = *behaviour;
@@ -333,9 +366,13 @@ impl RequestGenerator<'_> {
                     OldCondition::AtOnce(count) => Some((RequestRow::AtOnce, *count)),
                     _ => None,
                 });
-                let Some((row, count)) = burst.filter(|(_, count)| all.len() + count <= most) else {
+                let Some((row, count)) = burst else { continue };
+                if all.len() + count > most {
+                    let enough = (all.len() + count) * BURST_SHARE;
+                    let why = format!("its limit needs more requests: `--requests {enough}`");
+                    self.left_out.push((rule.place.clone(), why));
                     continue;
-                };
+                }
                 client += 1;
                 let [high, low] = client.to_be_bytes();
                 let mut request = self.meeting(site, rule, None);
@@ -349,6 +386,15 @@ impl RequestGenerator<'_> {
             }
         }
         all
+    }
+
+    /// Notes the statements of aimed requests for which there is no room beside so many `bursts`.
+    fn leave_out(&mut self, beyond: std::ops::Range<usize>, bursts: usize) {
+        let enough = beyond.end + bursts;
+        let beyond = self.requests.get(beyond).unwrap_or_default();
+        let places: BTreeSet<_> = beyond.iter().filter_map(|request| request.aim.clone()).collect();
+        let why = format!("more requests are needed for its conditions: `--requests {enough}`");
+        self.left_out.extend(places.into_iter().map(|place| (place, why.clone())));
     }
 
     fn host(&mut self, site: &Site) -> String {
@@ -520,7 +566,7 @@ mod tests {
         let networks = ["10.0.0.0/8", "10.1.0.0/16"].map(str::to_owned);
         let mut old = old(&[(1, &[OldCondition::Clients(networks.to_vec())])]);
         old.network("10.1.0.0/16");
-        let made = generate(&old, 1, 100, 0);
+        let made = generate(&old, 1, 100, 0).requests;
         for network in [None, Some(&networks[0]), Some(&networks[1])] {
             assert!(made.iter().any(|request| request.network.as_ref() == network), "{network:?}");
         }
@@ -539,7 +585,7 @@ mod tests {
             OldCondition::Query(text("<g>")),
             OldCondition::Clients(vec!["10.0.0.0/8".to_owned()]),
         ];
-        let made = generate(&old(&[(1, &conditions)]), 1, 1000, 0);
+        let made = generate(&old(&[(1, &conditions)]), 1, 1000, 0).requests;
         let first = &made[0];
         let fields =
             [("X-A", "b"), ("Cookie", "c=d")].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -564,9 +610,9 @@ mod tests {
         let mut old = old(&[(1, &[OldCondition::Path(TextPattern::Exact("/x".to_owned()))])]);
         old.sites[0].hosts.push(host("b.example"));
         let is_it = |request: &ProofRequest| request.host == "b.example" && request.target == "/x";
-        assert!(!generate(&old, 1, 30, 0).iter().any(is_it));
+        assert!(!generate(&old, 1, 30, 0).requests.iter().any(is_it));
         old.peer = OldProxy::Traefik;
-        assert!(generate(&old, 1, 30, 0).iter().any(is_it));
+        assert!(generate(&old, 1, 30, 0).requests.iter().any(is_it));
     }
 
     #[test]
@@ -575,6 +621,8 @@ mod tests {
         let made = generate(&old, 7, 200, 0);
         assert_eq!(made, generate(&old, 7, 200, 0));
         assert_ne!(made, generate(&old, 8, 200, 0));
+        assert_eq!(made.left_out, Vec::new());
+        let made = made.requests;
         assert_eq!(made.len(), 200);
         assert!(made.iter().enumerate().all(|(index, request)| request.number == index));
         let bursts: Vec<usize> = made
@@ -585,5 +633,22 @@ mod tests {
         assert_eq!(bursts, (192..200).collect::<Vec<_>>());
         let bodies: BTreeSet<_> = made.iter().filter_map(|request| request.body).collect();
         assert!(bodies.contains(&100) && bodies.contains(&101), "{bodies:?}");
+    }
+
+    #[test]
+    fn statements_without_room_are_named() {
+        let paths = ["/a", "/b", "/c"].map(|path| OldCondition::Path(TextPattern::Exact(path.to_owned())));
+        let limit = [OldCondition::Burst(8)];
+        let old = old(&[(1, &paths[..1]), (2, &paths[1..2]), (3, &paths[2..]), (4, &limit)]);
+        let lines = |count: usize| {
+            let left_out = generate(&old, 1, count, 0).left_out;
+            left_out.into_iter().map(|(place, why)| (place.line, why)).collect::<Vec<_>>()
+        };
+        let few = lines(2);
+        assert!(few.iter().any(|(line, _)| *line == 3), "{few:?}");
+        assert!(few.iter().any(|(line, why)| *line == 4 && why.ends_with("`--requests 32`")), "{few:?}");
+        let told = few.iter().find(|(line, _)| *line == 3).and_then(|(_, why)| why.rsplit(' ').next());
+        let enough: usize = told.and_then(|told| told.trim_end_matches('`').parse().ok()).expect("a number");
+        assert!(lines(enough.max(32)).is_empty());
     }
 }

@@ -13,6 +13,7 @@ use crate::OldProxy;
 use crate::old::{
     OldCondition, OldConfiguration, OldDoor, OldFileKind, OldRule, Site, StatementPlace, split_port,
 };
+use crate::pattern::TextPattern;
 use conditions::{Acls, HaproxyTexts, acls};
 pub(crate) use rewrite::original;
 
@@ -110,6 +111,7 @@ fn site(
     }
     let known = acls(section, texts);
     let mut reader = HaproxyFacts { old, rules: Vec::new(), texts };
+    reader.pages(section);
     reader.section(section, &known, &[]);
     let mut seen: Vec<String> = Vec::new();
     // Backends with the conditions under which requests reach them.
@@ -148,6 +150,19 @@ struct HaproxyFacts<'o> {
 }
 
 impl HaproxyFacts<'_> {
+    /// Reads the paths of HAProxy's own pages.
+    fn pages(&mut self, section: &Statement) {
+        for line in section.inner() {
+            let path = match (line.name.as_str(), line.word(0)) {
+                ("monitor-uri", path) => path,
+                ("stats", "uri") => line.word(1),
+                _ => continue,
+            };
+            let conditions = vec![OldCondition::Path(TextPattern::Exact(path.to_owned()))];
+            self.rules.push(OldRule { place: StatementPlace::of(line), conditions });
+        }
+    }
+
     /// Reads the rules of a section that requests with these conditions reach.
     fn section(&mut self, section: &Statement, known: &Acls, base: &[OldCondition]) {
         for line in section.inner().iter().filter(|line| has_mark(line)) {

@@ -2,18 +2,25 @@
 
 use serde_json::{Value, json};
 
+use adapt::Remark;
+
+use crate::OldProxy;
 use crate::old::StatementPlace;
-use crate::report::{DifferenceCause, ProofReport, Verdict};
+use crate::report::{DifferenceCause, ProofReport, ProofSetting, Verdict};
 use crate::shown::{ShownLine, ShownOutcome};
 
-/// Returns the report as an object. `name` is the file of the old configuration, `beside` the old program.
-pub fn json(proof: &ProofReport, name: &str, beside: &str) -> Value {
+/// Returns the report as an object.
+pub fn json(proof: &ProofReport, setting: &ProofSetting) -> Value {
     let list = |items: Vec<Value>| Value::Array(items);
     let unreached = proof.unreached.iter().map(|(place, why)| with(of_place(place), "why", why));
     json!({
-        "file": name,
+        "file": setting.file,
+        "candidate": setting.candidate,
         "proxy": proof.peer.name(),
-        "program": beside,
+        "program": setting.program,
+        "vanward": setting.version,
+        "date": setting.date,
+        "seed": setting.seed,
         "verdict": match proof.verdict() {
             Verdict::Same => "same",
             Verdict::Differs => "differs",
@@ -34,6 +41,19 @@ pub fn json(proof: &ProofReport, name: &str, beside: &str) -> Value {
         "replaced": list(
             proof.replaced.iter().map(|replaced| json!({ "old": replaced.old, "new": replaced.new })).collect(),
         ),
+        "remarks": list(proof.remarks.iter().map(of_remark).collect()),
+    })
+}
+
+/// Returns the object of a proof that could not be made.
+pub fn json_without_proof(peer: OldProxy, file: &str, why: &str) -> Value {
+    json!({ "file": file, "proxy": peer.name(), "verdict": "undecided", "why": why })
+}
+
+fn of_remark(remark: &Remark) -> Value {
+    json!({
+        "file": remark.file, "line": remark.line, "directive": remark.directive,
+        "kind": remark.kind.word(), "why": remark.why, "instead": remark.instead,
     })
 }
 

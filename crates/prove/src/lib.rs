@@ -44,13 +44,13 @@ mod text;
 mod json;
 
 pub use answer::{ProofAnswer, ProofOutcome, ResponseWire, SeenRequest};
-pub use candidate::{ProofCandidate, candidate};
+pub use candidate::{OUR_LOG, ProofCandidate, candidate};
 pub use captured::captured;
 pub use compare::{Aspect, MISSING_SCRIPT, ORIGIN_LINE, ProofDifference};
-pub use generate::generate;
-pub use json::json;
+pub use generate::{GeneratedRequests, generate};
+pub use json::{json, json_without_proof};
 pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, StatementPlace};
-pub use report::{DifferenceCause, ProofEvidence, ProofReport, Verdict, report};
+pub use report::{DifferenceCause, ProofEvidence, ProofReport, ProofSetting, Verdict, report};
 pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, SHARE, WEBSOCKET_ACCEPT, readiness};
 pub use shown::{ShownLine, ShownOutcome, ShownServer};
 pub use stand_in::{BlockMark, Original, Replaced, StandIns, USERS, files};

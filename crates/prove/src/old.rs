@@ -168,6 +168,11 @@ impl OldConfiguration {
         self.peer == OldProxy::Varnish || self.statements.iter().any(is_stored)
     }
 
+    /// Whether the numbers of logged requests are known of the old program.
+    pub fn has_log(&self) -> bool {
+        self.peer == OldProxy::Nginx && self.any(&|statement| statement.name == "access_log")
+    }
+
     /// Whether some statement, at any depth, is such a one.
     pub(crate) fn any(&self, is_one: &dyn Fn(&Statement) -> bool) -> bool {
         fn within(all: &[Statement], is_one: &dyn Fn(&Statement) -> bool) -> bool {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use adapt::{Remark, RemarkKind};
+
 use crate::OldProxy;
 use crate::answer::ProofOutcome;
 use crate::compare::{Aspect, Comparer, ProofDifference};
@@ -28,8 +30,14 @@ pub struct ProofEvidence<'e> {
     pub replaced: Vec<Replaced>,
     /// Doors on which the candidate does not listen.
     pub closed: &'e [usize],
+    /// The requests that the old program and Vanward have logged; none if not both have a log.
+    pub logged: Option<[BTreeSet<usize>; 2]>,
     /// Facts that captured requests lack.
     pub lacks: Vec<String>,
+    /// Remarks of the translation that say what works differently, or is not taken over.
+    pub remarks: &'e [Remark],
+    /// Statements that too few requests were asked for, with the reason.
+    pub left_out: &'e [(StatementPlace, String)],
 }
 
 /// Differences with the same cause.
@@ -52,6 +60,26 @@ pub struct DifferenceCause {
     pub others: Vec<String>,
 }
 
+impl DifferenceCause {
+    /// Whether another cause shows the same difference in another block.
+    fn is_same(&self, other: &Self) -> bool {
+        let difference =
+            |cause: &Self| (cause.aspect.clone(), cause.is_open, cause.theirs.clone(), cause.ours.clone());
+        difference(self) == difference(other)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.requests.extend(other.requests);
+        self.deciding.extend(other.deciding);
+        self.deciding.sort();
+        self.deciding.dedup();
+        self.deciding.truncate(DECIDING_MAX);
+        self.others.push(other.curl);
+        self.others.extend(other.others);
+        self.others.truncate(OTHERS_MAX);
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing differs, and everything was reached.
@@ -59,6 +87,31 @@ pub enum Verdict {
     Differs,
     /// Nothing differs, but not everything was reached.
     Undecided,
+}
+
+/// The conditions of a proof.
+#[derive(Debug, Clone)]
+pub struct ProofSetting {
+    /// The file of the old configuration, as named by the user.
+    pub file: String,
+    /// The file with the configuration of Vanward; none for the translation.
+    pub candidate: Option<String>,
+    /// The old program with its version, such as `nginx/1.22.1`.
+    pub program: String,
+    /// The version of Vanward.
+    pub version: String,
+    pub seed: u64,
+    /// Such as `2026-12-01 10:55 UTC`.
+    pub date: String,
+}
+
+/// `nginx.conf in nginx/1.22.1, its translation in vanward/0.2.0, seed 1, 2026-12-01 10:55 UTC`
+impl std::fmt::Display for ProofSetting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, candidate, program, version, seed, date } = self;
+        let candidate = candidate.as_deref().unwrap_or("its translation");
+        write!(formatter, "{file} in {program}, {candidate} in vanward/{version}, seed {seed}, {date}")
+    }
 }
 
 /// The result of a proof.
@@ -81,6 +134,8 @@ pub struct ProofReport {
     pub closed: Vec<String>,
     /// Facts that captured requests lack for a faithful replay.
     pub lacks: Vec<String>,
+    /// Remarks of the translation that say what works differently, or is not taken over.
+    pub remarks: Vec<Remark>,
 }
 
 impl ProofReport {
@@ -105,7 +160,12 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
             blocks(&evidence, request.number).iter().any(foreign)
         };
         if request.row == RequestRow::Alone && !evidence.closed.contains(&request.door) && !is_foreign {
-            differences.extend(comparer.compare(request, their, our));
+            let found = comparer.compare(request, their, our);
+            let is_read = |outcome: &ProofOutcome| !matches!(outcome.answer.status, 0 | 400);
+            if found.is_empty() && is_read(their) && is_read(our) {
+                differences.extend(logged(&evidence, request.number));
+            }
+            differences.extend(found);
         }
     }
     differences.extend(limits(&evidence));
@@ -122,13 +182,15 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
         .filter(|(_, count)| **count == 0)
         .map(|(mark, _)| (mark.place.clone(), "no request reached it".to_owned()))
         .collect();
-    unreached.extend(old.untested.iter().cloned());
+    unreached.extend(old.untested.iter().chain(evidence.left_out).cloned());
+    let causes = causes(&evidence, differences);
+    unreached.extend(refused(&evidence, &counts, &causes, &unreached));
     let shown = |door: &usize| old.doors.get(*door).map(|door| format!("{}:{}", door.host, door.port));
     ProofReport {
         peer: old.peer,
         requests: requests.len(),
         differing: differing.len(),
-        causes: causes(&evidence, differences),
+        causes,
         reached: marks.iter().zip(counts).map(|(mark, count)| (mark.place.clone(), count)).collect(),
         unreached,
         tolerated: comparer
@@ -139,7 +201,44 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
         closed: evidence.closed.iter().filter_map(shown).collect(),
         replaced: evidence.replaced,
         lacks: evidence.lacks,
+        remarks: evidence.remarks.to_vec(),
     }
+}
+
+/// Statements that the translation lacks, of which no request shows whether that matters.
+fn refused(
+    evidence: &ProofEvidence<'_>,
+    counts: &[usize],
+    causes: &[DifferenceCause],
+    unreached: &[(StatementPlace, String)],
+) -> Vec<(StatementPlace, String)> {
+    let mut known: BTreeSet<(&str, usize)> = BTreeSet::new();
+    let reached =
+        evidence.marks.iter().zip(counts).filter(|(_, count)| **count > 0).map(|(mark, _)| &mark.place);
+    let decided = causes.iter().flat_map(|cause| &cause.deciding);
+    let listed = unreached.iter().map(|(place, _)| place);
+    known.extend(reached.chain(decided).chain(listed).map(|place| (place.file.as_str(), place.line)));
+    let refused = evidence.remarks.iter().filter(|remark| remark.kind == RemarkKind::Refused);
+    let unknown = refused.filter(|remark| known.insert((remark.file.as_str(), remark.line)));
+    let listed = unknown.map(|remark| {
+        let Remark { file, line, directive, why, .. } = remark;
+        let place = StatementPlace { file: file.clone(), line: *line, text: directive.clone() };
+        (place, format!("`vanward adapt` does not take it over, and no request shows the effect: {why}"))
+    });
+    listed.collect()
+}
+
+/// Compares whether a request was logged.
+fn logged(evidence: &ProofEvidence<'_>, request: usize) -> Option<ProofDifference> {
+    let [theirs, ours] = evidence.logged.as_ref()?.each_ref().map(|logged| logged.contains(&request));
+    let shown = |is_logged: bool| if is_logged { "it is logged" } else { "it is not logged" }.to_owned();
+    (theirs != ours).then(|| ProofDifference {
+        request,
+        aspect: Aspect::Logged,
+        theirs: shown(theirs),
+        ours: shown(ours),
+        is_open: false,
+    })
 }
 
 /// Compares how many of many requests were refused. In a row, one more or less is a matter of time.
@@ -194,8 +293,13 @@ fn causes(evidence: &ProofEvidence<'_>, differences: Vec<ProofDifference>) -> Ve
         };
         groups.entry((difference.aspect.clone(), place, statuses)).or_default().push(difference);
     }
-    let mut causes: Vec<DifferenceCause> =
-        groups.into_values().filter_map(|group| cause(evidence, &group)).collect();
+    let mut causes: Vec<DifferenceCause> = Vec::new();
+    for cause in groups.into_values().filter_map(|group| cause(evidence, &group)) {
+        match causes.iter_mut().find(|known| known.is_same(&cause)) {
+            Some(known) => known.merge(cause),
+            None => causes.push(cause),
+        }
+    }
     causes.sort_by_key(|cause| (!cause.is_open, std::cmp::Reverse(cause.requests.len())));
     causes
 }
@@ -242,8 +346,15 @@ fn deciding(evidence: &ProofEvidence<'_>, difference: &ProofDifference) -> Vec<S
         Aspect::Field(name) | Aspect::ServerField(name) => Some(name.as_str()),
         _ => None,
     };
+    let is_remarked = |place: &StatementPlace| {
+        let is_it = |remark: &&Remark| remark.line == place.line && remark.file == place.file;
+        evidence.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused && is_it(&remark))
+    };
     for mark in blocks.iter().rev() {
         let fits = |place: &&StatementPlace| {
+            if is_remarked(place) {
+                return true;
+            }
             let text = place.text.to_ascii_lowercase();
             let name = text.split(' ').next().unwrap_or_default();
             field.is_some_and(|field| text.contains(field))

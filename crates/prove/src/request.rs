@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use crate::old::{OldDoor, StatementPlace};
 
+/// Longer bodies of captured requests are not shown.
+const SHOWN_BODY_MAX: usize = 400;
 /// The field that numbers requests, and tells the server how to answer.
 pub const MARK: &str = "X-Vanward-Proof";
 
@@ -100,6 +103,10 @@ pub struct ProofRequest {
     pub fields: Vec<(String, String)>,
     /// Length of the body; none for a request without one.
     pub body: Option<usize>,
+    /// The body of a captured request; none for the letter x, `body` times.
+    pub content: Option<Vec<u8>>,
+    /// Whether the body is sent chunked, without its length.
+    pub is_chunked: bool,
     pub behaviour: OriginBehaviour,
     /// The statement that the request is for.
     pub aim: Option<StatementPlace>,
@@ -110,6 +117,8 @@ pub struct ProofRequest {
     pub follows: bool,
     /// The number of the request whose stored response it may get; none where nothing is stored.
     pub share: Option<usize>,
+    /// The time of a captured request, since the first one.
+    pub due: Option<Duration>,
 }
 
 impl ProofRequest {
@@ -130,13 +139,24 @@ impl ProofRequest {
             target: target.to_owned(),
             fields: Vec::new(),
             body: None,
+            content: None,
+            is_chunked: false,
             behaviour: OriginBehaviour::Page,
             aim: None,
             row: RequestRow::Alone,
             is_http2: false,
             follows: false,
             share: None,
+            due: None,
         }
+    }
+
+    /// The first field of a name.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// Whether it asks for a WebSocket.
@@ -164,12 +184,21 @@ impl ProofRequest {
         for (name, value) in &self.fields {
             let _ = write!(head, "{name}: {value}\r\n");
         }
-        if let Some(length) = self.body {
-            let _ = write!(head, "Content-Length: {length}\r\n");
+        let length = self.body.unwrap_or(0);
+        let (framing, before, behind) = match self.body {
+            None => (String::new(), String::new(), ""),
+            // RFC 9112 §7.1
+            Some(1..) if self.is_chunked => {
+                ("Transfer-Encoding: chunked\r\n".to_owned(), format!("{length:x}\r\n"), "\r\n0\r\n\r\n")
+            }
+            Some(_) => (format!("Content-Length: {length}\r\n"), String::new(), ""),
+        };
+        let mut bytes = format!("{head}{framing}\r\n{before}").into_bytes();
+        match &self.content {
+            Some(content) => bytes.extend(content),
+            None => bytes.resize(bytes.len() + length, b'x'),
         }
-        head += "\r\n";
-        let mut bytes = head.into_bytes();
-        bytes.resize(bytes.len() + self.body.unwrap_or(0), b'x');
+        bytes.extend(behind.as_bytes());
         bytes
     }
 
@@ -185,6 +214,9 @@ impl ProofRequest {
         if self.is_upgrade() {
             line += " -N";
         }
+        if !self.target.starts_with('/') {
+            let _ = write!(line, " --request-target {}", quoted(&self.target));
+        }
         match self.method.as_str() {
             "HEAD" => line += " -I",
             "GET" if self.body.is_none() => {}
@@ -193,9 +225,18 @@ impl ProofRequest {
             }
         }
         for (name, value) in &self.fields {
-            let _ = write!(line, " -H {}", quoted(&format!("{name}: {value}")));
+            // curl sends no field with an empty value, unless it ends with a semicolon.
+            let field = if value.is_empty() { format!("{name};") } else { format!("{name}: {value}") };
+            let _ = write!(line, " -H {}", quoted(&field));
         }
+        if self.is_chunked {
+            line += " -H 'Transfer-Encoding: chunked'";
+        }
+        let text = self.content.as_deref().and_then(|content| str::from_utf8(content).ok());
         match self.body {
+            Some(_) if let Some(text) = text.filter(|text| text.len() <= SHOWN_BODY_MAX) => {
+                let _ = write!(line, " --data-binary {}", quoted(text));
+            }
             Some(length @ ..=40) => {
                 let _ = write!(line, " --data-binary {}", quoted(&"x".repeat(length)));
             }
@@ -204,8 +245,9 @@ impl ProofRequest {
             }
             None => {}
         }
-        let _ =
-            write!(line, " {}", quoted(&format!("{scheme}://{}{}", door.authority(&self.host), self.target)));
+        let path = if self.target.starts_with('/') { self.target.as_str() } else { "/" };
+        let url = format!("{scheme}://{}{path}", door.authority(&self.host));
+        let _ = write!(line, " {}", quoted(&url));
         if let Some(network) = &self.network {
             let _ = write!(line, "  # from a client in {network}");
         }

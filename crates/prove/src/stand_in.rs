@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use adapt::statements::Statement;
 use ipnet::Ipv4Net;
 
 use crate::OldProxy;
@@ -16,6 +17,9 @@ const FIRST_NETWORK: u8 = 100;
 const ADDRESSES: u8 = 99;
 /// Networks within another one.
 const INNER_MAX: u8 = 14;
+
+/// A server of a protocol without a stand-in.
+pub(crate) const NOWHERE: &str = "127.0.0.1:1";
 
 /// A user and a password that the stand-in of each file of users has: `alice` and `secret`.
 pub const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
@@ -35,8 +39,8 @@ pub struct StandIns {
     pub existing: BTreeSet<String>,
     pub certificate: String,
     pub key: String,
-    /// File and line of statements that the installed program does not accept.
-    pub rejected: BTreeSet<(String, usize)>,
+    /// Statements that the installed program does not accept.
+    pub rejected: BTreeSet<StatementPlace>,
 }
 
 /// A part of a configuration with its stand-in, for the report.
@@ -89,6 +93,10 @@ pub struct BlockMark {
 }
 
 impl StandIns {
+    pub(crate) fn is_rejected(&self, statement: &Statement) -> bool {
+        !self.rejected.is_empty() && self.rejected.contains(&StatementPlace::of(statement))
+    }
+
     /// The stand-in of a server, by the text in the configuration.
     pub(crate) fn server(&self, old: &OldConfiguration, written: &str) -> Option<SocketAddr> {
         let index = old.servers.iter().position(|server| server.written == written)?;

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{DifferenceCause, ProofReport, Verdict};
+use crate::report::{DifferenceCause, ProofReport, ProofSetting, Verdict};
 
 /// Lists are cut here.
 const LISTED_MAX: usize = 40;
 
-/// Writes the report. `name` is the file of the old configuration, `beside` the old program.
-pub fn text(proof: &ProofReport, name: &str, beside: &str) -> String {
+/// Writes the report.
+pub fn text(proof: &ProofReport, setting: &ProofSetting) -> String {
     let mut text = String::new();
     let peer = proof.peer.name();
     for (index, cause) in proof.causes.iter().enumerate() {
@@ -39,10 +39,15 @@ pub fn text(proof: &ProofReport, name: &str, beside: &str) -> String {
         text += "Missing from the captured requests:\n";
         listed(proof.lacks.iter().cloned(), &mut text);
     }
+    if !proof.remarks.is_empty() {
+        text += "Remarks of `vanward adapt`:\n";
+        listed(adapt::repeated(&proof.remarks).iter().map(ToString::to_string), &mut text);
+    }
     let reached = proof.reached.iter().filter(|(_, count)| *count > 0).count();
+    let _ = writeln!(text, "{setting}");
     let _ = writeln!(
         text,
-        "{name} beside {beside}: {}, {} of {} blocks reached, {} answered differently",
+        "{}, {} of {} blocks reached, {} answered differently",
         requests(proof.requests),
         reached,
         proof.reached.len(),

@@ -121,7 +121,7 @@ impl ApacheWriter<'_> {
         if LEFT_OUT.contains(&name) {
             return;
         }
-        if self.stand_ins.rejected.contains(&(statement.file.clone(), statement.line)) {
+        if self.stand_ins.is_rejected(statement) {
             let place = StatementPlace::of(statement).to_string();
             return self.replaced(place, "left out: the installed apache does not accept it");
         }

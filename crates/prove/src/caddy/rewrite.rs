@@ -5,7 +5,7 @@
 use adapt::statements::Statement;
 
 use super::{PLACES, Ports, addresses, is_definition, is_site, parts, upstream};
-use crate::old::{OldConfiguration, StatementPlace};
+use crate::old::{OldConfiguration, StatementPlace, split_port};
 use crate::stand_in::{self, BlockMark, Original, Replaced, StandIns};
 
 /// The field of the response with the marks.
@@ -155,7 +155,7 @@ impl CaddyWriter<'_> {
         if LEFT_OUT.contains(&name) || is_definition(directive) {
             return;
         }
-        if self.stand_ins.rejected.contains(&(directive.file.clone(), directive.line)) {
+        if self.stand_ins.is_rejected(directive) {
             let place = StatementPlace::of(directive).to_string();
             return self.replaced(place, "left out: the installed caddy does not accept it");
         }
@@ -216,7 +216,11 @@ impl CaddyWriter<'_> {
                 .and_then(|(_, address)| self.stand_ins.server(self.old, address))
                 .map(|address| address.to_string()),
             "root" if word != "*" && !word.starts_with('@') => Some(self.stand_ins.file(word)),
-            _ => stand_in::network(self.old, word),
+            _ => stand_in::network(self.old, word).or_else(|| {
+                // A value of `map`.
+                let known = split_port(word).1.and_then(|_| self.stand_ins.server(self.old, word));
+                known.map(|address| address.to_string())
+            }),
         };
         let Some(new) = new else { return word.to_owned() };
         self.replaced(word, new.clone());

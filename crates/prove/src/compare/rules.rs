@@ -3,6 +3,8 @@
 //! No rule excuses a request that the old proxy refuses and Vanward does not, except where paths are ambiguous.
 
 use super::OutcomeSide;
+use super::alike::is_same_time;
+use super::parameters::of_parameter;
 use adapt::statements::Statement;
 
 use crate::OldProxy;
@@ -32,31 +34,6 @@ const AUTHENTICATING: &str = "servers that authenticate get no conditions and ra
 const CONDITIONS: [&str; 6] =
     ["range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since"];
 
-/// Parameters that Vanward always sends to applications, in lower case.
-const OF_CGI: [&str; 22] = [
-    "script_filename",
-    "script_name",
-    "path_info",
-    "path_translated",
-    "document_root",
-    "document_uri",
-    "request_uri",
-    "query_string",
-    "request_method",
-    "content_type",
-    "content_length",
-    "remote_addr",
-    "remote_port",
-    "remote_user",
-    "auth_type",
-    "server_name",
-    "server_addr",
-    "server_port",
-    "server_protocol",
-    "request_scheme",
-    "gateway_interface",
-    "redirect_status",
-];
 /// The beginning of the page of an application for a script that does not exist.
 pub const MISSING_SCRIPT: &str = "File not found";
 
@@ -163,6 +140,9 @@ fn of_own(
         }
         () if peer == OldProxy::Caddy && !is_read && our == 405 && (is_part(their) || their == 404) => {
             "files are only read, also those that are not there"
+        }
+        () if peer == OldProxy::Nginx && !is_read && (their, our) == (405, 403) => {
+            "methods that the counts of stub_status do not know get 403"
         }
         () if request.method == "PURGE" && their >= 400 && our >= 400 => "refused purges have another status",
         () if path.contains("/.") && is_read_only(our) => {
@@ -431,7 +411,9 @@ fn of_nginx_field(
             "responses of any status are compressed"
         }
         "content-type"
-            if without_charset(values.theirs) == without_charset(values.ours) && old.any(&has_charset) =>
+            if without_charset(values.theirs) == without_charset(values.ours)
+                && old.any(&has_charset)
+                && !values.theirs.iter().any(|value| has_other_charset(value)) =>
         {
             "text is UTF-8 without `charset`"
         }
@@ -562,6 +544,16 @@ pub(super) fn of_server_field(
         "accept-encoding" if ours.is_empty() && (!sent || theirs == ["gzip"]) => {
             "Caddy, Traefik and Varnish ask servers for gzip"
         }
+        "cache-control" if theirs.is_empty() && has_cache => "servers get Cache-Control of clients",
+        "cache-control" if ours.is_empty() && theirs == ["no-cache"] && request.field("pragma").is_some() => {
+            "Caddy and Traefik send Cache-Control beside Pragma"
+        }
+        "host"
+            if theirs.concat().eq_ignore_ascii_case(&request.host)
+                && request.host != request.host.to_ascii_lowercase() =>
+        {
+            "the case of hosts has no meaning"
+        }
         "x-request-id" if !theirs.is_empty() && !ours.is_empty() && !sent => {
             "each proxy has its own request ID"
         }
@@ -577,9 +569,6 @@ pub(super) fn of_server_field(
         }
         _ if CONDITIONS.contains(&name) && has_cache && theirs.is_empty() => WHOLE,
         _ if CONDITIONS.contains(&name) && is_asked && ours.is_empty() => AUTHENTICATING,
-        name if OF_CGI.contains(&name) && theirs.is_empty() => {
-            "applications get the parameters of CGI from Vanward"
-        }
         name if request.is_upgrade()
             && (name == "upgrade" || name.starts_with("sec-websocket"))
             && ours.is_empty() =>
@@ -587,52 +576,11 @@ pub(super) fn of_server_field(
             "applications get no upgrades"
         }
         "upgrade" if request.is_upgrade() && theirs.is_empty() => UPGRADES,
-        "server_software" | "remote_port" | "server_name" if !ours.is_empty() => {
-            "parameters of the proxy and the connection"
-        }
-        "document_uri" | "script_name" | "script_filename" | "path_info"
-            if request.path().contains(".php") =>
-        {
-            "scripts with a path behind them"
-        }
-        "document_uri" if is_longer(theirs, ours) => "scripts with a path behind them",
-        "path_info" | "query_string" if merged(theirs) == merged(ours) => {
-            "paths are read with escapes decoded and repeated slashes merged"
-        }
-        // RFC 3875 §4.1.2: without a body, it may be absent.
-        "content_length" if theirs == ["0"] && ours.is_empty() => "the length of no body is absent or 0",
-        name if OF_CGI.contains(&name) || name == "https" => match (theirs, ours) {
-            ([their], [our]) if their.split(", ").all(|part| part == our) => "parameters that are repeated",
-            _ => return None,
-        },
-        _ => return None,
+        name => return of_parameter(request, name, (theirs, ours)),
     })
 }
 
-/// Whether both fields have a time in the same form, such as `t=1796107142.071`, and nearly the same one: both proxies get
-/// a request within a minute.
-fn is_same_time(theirs: &[String], ours: &[String]) -> bool {
-    const APART_MAX_MS: u64 = 60_000;
-    let ([their], [our]) = (theirs, ours) else { return false };
-    let (Some((their_before, their_form, their_ms)), Some((our_before, our_form, our_ms))) =
-        (time_of(their), time_of(our))
-    else {
-        return false;
-    };
-    their_before == our_before && their_form == our_form && their_ms.abs_diff(our_ms) <= APART_MAX_MS
-}
-
-/// The text before a time in seconds with milliseconds, or in milliseconds; whether it has a dot; its milliseconds.
-fn time_of(text: &str) -> Option<(&str, bool, u64)> {
-    let is_of_time = |byte: u8| byte.is_ascii_digit() || byte == b'.';
-    // Behind the last byte of a character.
-    let start = text.bytes().rposition(|byte| !is_of_time(byte)).map_or(0, |at| at + 1);
-    let (before, time) = text.split_at(start);
-    let ms = time.replace('.', "");
-    let has_dot = time.len() == 14 && time.as_bytes().get(10) == Some(&b'.');
-    (ms.len() == 13 && (has_dot || time.len() == 13)).then(|| Some((before, has_dot, ms.parse().ok()?)))?
-}
-
+pub(super) const PARTS_OF_PAGES: &str = "pages of errors are sent whole";
 pub(super) const ERROR_PAGES: &str = "pages of errors are asked for without conditions and ranges";
 
 /// Whether a service of Traefik's has pages for the errors of servers, and the request gets one.
@@ -711,11 +659,6 @@ fn of_traefik_server_field(
     })
 }
 
-/// Whether our path is theirs with more behind it.
-fn is_longer(theirs: &[String], ours: &[String]) -> bool {
-    matches!((theirs, ours), ([their], [our]) if our.strip_prefix(their.as_str()).is_some_and(|rest| rest.starts_with('/')))
-}
-
 /// The rule by which a server may get another target.
 pub(super) fn of_target(
     peer: OldProxy,
@@ -787,12 +730,26 @@ pub(super) fn of_field(
             "Vary of compressed responses"
         }
         "allow" if values.theirs.is_empty() && theirs.answer.status == 405 => "Allow in 405",
+        "content-range" if values.ours.is_empty() && theirs.answer.status >= 400 => PARTS_OF_PAGES,
+        // RFC 3875 §6.3.3: it is for the gateway.
+        "status"
+            if values.ours.is_empty()
+                && theirs.seen.iter().any(|seen| seen.field("script_filename").is_some()) =>
+        {
+            "Status of an application, which is the status of the response"
+        }
         _ => return None,
     })
 }
 
 fn is_accept_encoding(values: &[String]) -> bool {
     matches!(values, [value] if value.eq_ignore_ascii_case("accept-encoding"))
+}
+
+/// Whether a media type has a charset, and it is not UTF-8.
+fn has_other_charset(value: &str) -> bool {
+    let charset = value.to_ascii_lowercase();
+    charset.split_once("charset=").is_some_and(|(_, charset)| charset.trim_matches('"') != "utf-8")
 }
 
 fn without_charset(values: &[String]) -> Vec<String> {

@@ -347,3 +347,16 @@ fn rules_about_paths_and_hosts_are_for_the_programs_that_need_them() {
         assert_eq!(found.is_empty(), is_excused, "{peer:?} {host}{target}: {found:?}");
     }
 }
+
+#[test]
+fn counts_of_stub_status_may_differ_and_nothing_else_of_it() {
+    let counts = |numbers: &str, end: &str| {
+        let body =
+            format!("Active connections: {numbers} \nserver accepts handled requests\n {numbers} {end}");
+        outcome(200, HEAD, &body, &[])
+    };
+    let (found, rules) = compared("/status", &counts("1", "7"), &counts("12", "3"));
+    assert_eq!((found.len(), rules), (0, vec!["the counts of stub_status"]));
+    let (found, _) = compared("/status", &counts("1", "7"), &counts("12", "seven"));
+    assert_eq!(found.len(), 1, "{found:?}");
+}

@@ -145,8 +145,7 @@ impl HaproxyWriter<'_> {
 
     fn rule(&mut self, line: &Statement) {
         let name = line.name.as_str();
-        let is_rejected = self.stand_ins.rejected.contains(&(line.file.clone(), line.line));
-        if is_rejected {
+        if self.stand_ins.is_rejected(line) {
             let place = StatementPlace::of(line).to_string();
             return self.replaced(place, "left out: the installed haproxy does not accept it");
         }
@@ -197,7 +196,28 @@ impl HaproxyWriter<'_> {
         for (old, new) in line.words.iter().zip(&made.words) {
             self.replaced(old.clone(), new.clone());
         }
+        if is_network {
+            self.with_ports(&mut made.words);
+        }
         made
+    }
+
+    /// Replaces ports behind `dst_port` by those of their stand-ins.
+    fn with_ports(&mut self, words: &mut Vec<String>) {
+        let mut is_port = false;
+        for word in std::mem::take(words) {
+            let doors = self.old.doors.iter().zip(&self.stand_ins.doors);
+            let of_it = doors.filter(|(door, _)| is_port && door.port.to_string() == word);
+            let ports: Vec<String> = of_it.map(|(_, address)| address.port().to_string()).collect();
+            is_port = word == "dst_port"
+                || is_port && !matches!(word.as_str(), "}" | "{" | "or" | "||" | "if" | "unless");
+            if ports.is_empty() {
+                words.push(word);
+            } else {
+                self.replaced(format!("dst_port {word}"), format!("dst_port {}", ports.join(" ")));
+                words.extend(ports);
+            }
+        }
     }
 
     fn bind(&mut self, bind: &Statement) {

@@ -6,10 +6,10 @@ use adapt::statements::Statement;
 
 use crate::old::{OldConfiguration, StatementPlace, split_port};
 use crate::request::MARK;
-use crate::stand_in::{self, BlockMark, Original, Replaced, StandIns};
+use crate::stand_in::{self, BlockMark, NOWHERE, Original, Replaced, StandIns};
 
 /// Statements about the process, its logs and its sockets.
-const OF_THE_PROCESS: [&str; 27] = [
+const OF_THE_PROCESS: [&str; 26] = [
     "user",
     "pid",
     "daemon",
@@ -19,7 +19,6 @@ const OF_THE_PROCESS: [&str; 27] = [
     "worker_priority",
     "worker_rlimit_nofile",
     "error_log",
-    "access_log",
     "log_format",
     "open_log_file_cache",
     "lock_file",
@@ -38,10 +37,10 @@ const OF_THE_PROCESS: [&str; 27] = [
     "ssl_verify_client",
     "proxy_bind",
 ];
+/// Stands for the marks in the format of a log until all are known.
+const MARKS: &str = "@marks@";
 /// The table of media types that distributions include around the files of sites.
 const MEDIA_TYPES: &str = "/etc/nginx/mime.types";
-/// A server of a protocol without a stand-in.
-const NOWHERE: &str = "127.0.0.1:1";
 /// Words of `listen` that stay.
 const OF_LISTEN: [&str; 5] = ["default_server", "default", "ssl", "http2", "proxy_protocol"];
 
@@ -66,6 +65,9 @@ pub(crate) fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original
     }
     writer.line("http {", None);
     writer.depth += 1;
+    let field = MARK.to_ascii_lowercase().replace('-', "_");
+    writer.line(&format!("log_format vanward_proof escape=none '$http_{field}|{MARKS}';"), None);
+    writer.line(&format!("log_format vanward_logged escape=none '$http_{field}';"), None);
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         writer.line(&format!("{kind}_temp_path {folder}/{kind};"), None);
     }
@@ -80,9 +82,8 @@ pub(crate) fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original
     }
     let marks: String =
         (0..writer.made.marks.len()).map(|number| format!("$vanward_mark_{number}")).collect();
-    let field = MARK.to_ascii_lowercase().replace('-', "_");
-    writer.line(&format!("log_format vanward_proof escape=none '$http_{field}|{marks}';"), None);
-    writer.line(&format!("access_log {folder}/reached.log vanward_proof;"), None);
+    writer.made.text = writer.made.text.replacen(MARKS, &marks, 1);
+    writer.log_of_reached();
     writer.depth -= 1;
     writer.line("}", None);
     writer.made
@@ -108,7 +109,7 @@ impl NginxWriter<'_> {
 
     fn statement(&mut self, statement: &Statement) {
         let name = statement.name.as_str();
-        let is_rejected = self.stand_ins.rejected.contains(&(statement.file.clone(), statement.line));
+        let is_rejected = self.stand_ins.is_rejected(statement);
         // `listen` has it, which older versions know as well.
         let is_http2 = name == "http2" && statement.words.len() == 1;
         if is_http2 || OF_THE_PROCESS.contains(&name) || name == "include" && statement.words.len() == 1 {
@@ -117,6 +118,9 @@ impl NginxWriter<'_> {
         if is_rejected || name.ends_with("_by_lua_block") {
             let place = StatementPlace::of(statement).to_string();
             return self.replaced(place, "left out: the installed nginx does not accept it");
+        }
+        if name == "access_log" {
+            return self.access_log(statement);
         }
         match &statement.block {
             Some(block) if matches!(name, "types" | "map" | "geo" | "split_clients" | "match") => {
@@ -128,6 +132,23 @@ impl NginxWriter<'_> {
                 self.line(&format!("{};", joined(name, &words)), Some(StatementPlace::of(statement)));
             }
         }
+    }
+
+    /// Writes the log of what was reached, which each block with another log needs as well.
+    fn log_of_reached(&mut self) {
+        let folder = &self.stand_ins.folder;
+        self.line(&format!("access_log {folder}/reached.log vanward_proof;"), None);
+    }
+
+    /// Writes `access_log` with the numbers of requests.
+    fn access_log(&mut self, statement: &Statement) {
+        if statement.word(0) != "off" {
+            let condition = statement.words.iter().find(|word| word.starts_with("if="));
+            let condition = condition.map(|condition| format!(" {}", quoted(condition))).unwrap_or_default();
+            let line = format!("access_log {}/logged.log vanward_logged{condition};", self.stand_ins.folder);
+            self.line(&line, Some(StatementPlace::of(statement)));
+        }
+        self.log_of_reached();
     }
 
     fn block(&mut self, statement: &Statement, block: &[Statement], inner: impl Fn(&mut Self, &Statement)) {

@@ -73,7 +73,7 @@ impl<'w> TraefikWriter<'w> {
     }
 
     fn is_rejected(&mut self, statement: &Statement) -> bool {
-        let is_it = self.stand_ins.rejected.contains(&(statement.file.clone(), statement.line));
+        let is_it = self.stand_ins.is_rejected(statement);
         if is_it {
             let place = StatementPlace::of(statement).to_string();
             self.replaced(place, "left out: the installed traefik does not accept it");

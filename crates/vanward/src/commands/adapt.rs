@@ -74,6 +74,10 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_name = "FILE", requires = "prove")]
     capture: Option<PathBuf>,
 
+    /// Repeat the times between the requests of --capture, which takes as long as the captured traffic.
+    #[arg(long, requires = "capture")]
+    paced: bool,
+
     /// Seed of the generated requests of --prove.
     #[arg(long, value_name = "N", requires = "prove", default_value_t = 1)]
     seed: u64,
@@ -118,7 +122,11 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
     }
     let (name, text) = match read(&arguments.file) {
         Ok(read) => read,
-        Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", arguments.file.display())),
+        Err(why) => {
+            // 1 is the exit code of a difference.
+            let code = if arguments.prove.is_some() { super::verdict::INVALID } else { super::FAILED };
+            return super::fail(code, format_args!("{}: {why}", arguments.file.display()));
+        }
     };
     let folder = arguments.file.parent().map(Path::to_owned).unwrap_or_default();
     let adapt = match arguments.peer {
@@ -178,7 +186,7 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
 #[cfg(feature = "lab")]
 fn proved(
     arguments: &AdaptArgs,
-    candidate: Option<&Path>,
+    candidate_file: Option<&Path>,
     (name, text): (&str, &str),
     adapted: &Adapted,
     folder: &Path,
@@ -195,18 +203,18 @@ fn proved(
             return super::fail(super::USAGE, why);
         }
     };
-    let candidate = match candidate.map(|path| (path, read_file(path))) {
+    let candidate = match candidate_file.map(|path| (path, read_file(path))) {
         None => adapted.toml.clone(),
         Some((_, Ok(text))) => text,
         Some((path, Err(why))) => {
-            return super::fail(super::FAILED, format_args!("{}: {why}", path.display()));
+            return super::fail(super::verdict::INVALID, format_args!("{}: {why}", path.display()));
         }
     };
     let capture = match arguments.capture.as_deref().map(|path| (path, capture_of(path))) {
         None => None,
         Some((_, Ok(capture))) => Some(capture),
         Some((path, Err(why))) => {
-            return super::fail(super::FAILED, format_args!("{}: {why}", path.display()));
+            return super::fail(super::verdict::INVALID, format_args!("{}: {why}", path.display()));
         }
     };
     if arguments.requests == 0 && capture.is_none() {
@@ -217,9 +225,12 @@ fn proved(
         name,
         text,
         candidate: &candidate,
+        candidate_file,
+        adapted,
         requests: arguments.requests as usize,
         seed: arguments.seed,
         capture: capture.as_ref(),
+        is_paced: arguments.paced,
         json: arguments.json,
         html: arguments.html.as_deref(),
     };
@@ -236,8 +247,8 @@ fn capture_of(path: &Path) -> Result<::capture::Capture, String> {
 fn remarks(adapted: &Adapted, name: &str, arguments: &AdaptArgs) -> String {
     let mut text = String::new();
     // What the user has to do comes last, where it is read.
-    let mut told: Vec<_> = adapted.remarks.iter().collect();
-    told.sort_by_key(|remark| remark.kind);
+    let mut told = adapt::repeated(&adapted.remarks);
+    told.sort_by_key(|remark| remark.first.kind);
     for remark in told {
         let _ = writeln!(text, "{remark}");
     }

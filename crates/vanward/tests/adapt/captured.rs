@@ -213,11 +213,11 @@ fn a_proof_without_requests_or_with_a_broken_capture_is_refused() {
     std::fs::write(folder.join("cut"), &text[..text.len() - 9]).expect("it is writable");
     for (more, code, why) in [
         (&["--requests", "0"][..], 2, "--requests 0 leaves nothing to send"),
-        (&["--capture", "nowhere"], 1, "nowhere: it cannot be read"),
-        (&["--capture", "cut"], 1, "cut: line 11: "),
+        (&["--capture", "nowhere"], 98, "nowhere: it cannot be read"),
+        (&["--capture", "cut"], 98, "cut: line 11: "),
         (
             &["--capture", "access.log"],
-            1,
+            98,
             "access.log: line 1: it is no capture; make one with `vanward capture`",
         ),
     ] {

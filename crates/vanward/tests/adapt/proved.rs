@@ -470,7 +470,96 @@ fn a_report_can_be_a_page() {
     assert!(ended.output.contains("1. OPEN: "), "{ended:?}");
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("<link"), "{page}");
     let nowhere = ["adapt", "nginx", "old", "--requests", "20", "--html", "/dev/null/a", "--prove"];
-    assert!(run_in(folder.path(), &nowhere).with_code(1).errors.contains("/dev/null/a"), "no reason");
+    assert!(run_in(folder.path(), &nowhere).with_code(98).errors.contains("/dev/null/a"), "no reason");
+}
+
+/// The statements of a report that are not proved, with the reasons.
+fn not_proved(ended: &Ended) -> Vec<(String, String)> {
+    let report: Value =
+        serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    let text = |place: &Value, key: &str| place[key].as_str().unwrap_or_default().to_owned();
+    let places = report["unreached"].as_array().expect("a list").iter();
+    places.map(|place| (text(place, "statement"), text(place, "why"))).collect()
+}
+
+#[test]
+fn what_is_not_taken_over_is_not_proved_unless_a_request_shows_it() {
+    if !is_there("haproxy") {
+        return;
+    }
+    let text = HAPROXY.replace("backend site\n", "backend site\n    balance first\n");
+    let ended = proved("haproxy", &text, None).with_code(98);
+    let listed = not_proved(&ended);
+    let [(statement, why)] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!(statement, "balance first");
+    assert!(why.contains("does not take it over"), "{why}");
+    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    assert_eq!(report["seed"], 1);
+    assert_eq!(report["remarks"][0]["directive"], "balance first", "{report}");
+}
+
+#[test]
+fn a_request_that_only_one_of_them_logs_is_found() {
+    if !is_there("nginx") {
+        return;
+    }
+    let text = NGINX
+        .replace("location = /old { ", "location = /old { access_log off; ")
+        .replace("    upstream app", "    access_log /var/log/nginx/access.log;\n    upstream app");
+    proved("nginx", &text, None).with_code(0);
+    found(
+        "nginx",
+        &text,
+        ("access_log = false", "access_log = true"),
+        "the line in the access log",
+        false,
+        10,
+    );
+}
+
+#[test]
+fn too_few_requests_prove_nothing() {
+    if !is_there("haproxy") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("old"), HAPROXY).expect("it is writable");
+    let ended = run_in(folder.path(), &["adapt", "haproxy", "old", "--json", "--requests", "3", "--prove"]);
+    let listed = not_proved(&ended.with_code(98));
+    assert!(listed.iter().any(|(_, why)| why.contains("more requests are needed")), "{listed:?}");
+}
+
+#[test]
+fn a_statement_that_the_program_does_not_know_is_left_out_alone() {
+    if !is_there("nginx") {
+        return;
+    }
+    let text = "server { listen 80; no_such_thing on; location / { proxy_pass http://10.0.0.1:3000; } }";
+    let listed = not_proved(&proved("nginx", text, None).with_code(98));
+    assert!(listed.iter().any(|(statement, why)| statement == "no_such_thing on" && why.contains("nginx")));
+}
+
+#[test]
+fn captured_requests_are_sent_as_they_came() {
+    if !is_there("nginx") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("old"), NGINX).expect("it is writable");
+    let capture = "{\"vanward_capture\":1,\"source\":\"test\",\"masked\":false,\"lacks\":[],\"requests\":2}\n\
+                   {\"time_ms\":1000,\"host\":\"example.com\",\"method\":\"POST\",\"target\":\"/\",\"body\":{\"bytes\":3,\"base64\":\"YT1i\"}}\n\
+                   {\"time_ms\":2500,\"host\":\"example.com\",\"method\":\"GET\",\"target\":\"/api/\"}\n";
+    std::fs::write(folder.path().join("c"), capture).expect("it is writable");
+    let broken = adapted("nginx", NGINX).replacen("upstream = \"app\"", "upstream = \"10.0.0.3-8080\"", 1);
+    std::fs::write(folder.path().join("v.toml"), broken).expect("it is writable");
+    let started = std::time::Instant::now();
+    let words =
+        ["adapt", "nginx", "old", "--requests", "0", "--capture", "c", "--paced", "--prove", "v.toml"];
+    let ended = run_in(folder.path(), &words).with_code(1);
+    assert!(started.elapsed() >= std::time::Duration::from_millis(1500), "the time between them");
+    assert!(ended.output.contains("--data-binary a=b "), "{ended:?}");
+    let alone = ["adapt", "nginx", "old", "--paced", "--prove"];
+    assert!(run_in(folder.path(), &alone).with_code(2).errors.contains("--capture"), "it needs one");
 }
 
 #[test]

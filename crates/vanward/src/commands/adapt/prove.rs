@@ -18,13 +18,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use adapt::{Remark, RemarkKind};
 use prove::{
     OldConfiguration, OldFileKind, OldProxy, Original, ProofAnswer, ProofCandidate, ProofEvidence,
-    ProofOutcome, ProofReport, ProofRequest, RequestRow, StandIns, Verdict,
+    ProofOutcome, ProofReport, ProofRequest, ProofSetting, RequestRow, StandIns, StatementPlace, Verdict,
 };
 
+use super::super::demo::ProgressLine;
 use super::super::{FAILED, verdict};
 use client::ProofClient;
 use origins::ProofOrigins;
@@ -47,12 +49,16 @@ pub(super) struct ToProve<'p> {
     /// The name of the old file, and its text.
     pub(super) name: &'p str,
     pub(super) text: &'p str,
-    /// The configuration of Vanward.
+    /// The configuration of Vanward, and its file; none for the translation.
     pub(super) candidate: &'p str,
+    pub(super) candidate_file: Option<&'p Path>,
+    pub(super) adapted: &'p adapt::Adapted,
     pub(super) requests: usize,
     pub(super) seed: u64,
     /// Captured requests, which are sent first.
     pub(super) capture: Option<&'p capture::Capture>,
+    /// Whether the times between captured requests are repeated.
+    pub(super) is_paced: bool,
     pub(super) json: bool,
     /// The file for the page.
     pub(super) html: Option<&'p Path>,
@@ -70,14 +76,20 @@ pub(super) fn run(asked: &ToProve<'_>, include: adapt::Include<'_>) -> ExitCode 
         Ok(old) => old,
         Err(mistake) => return super::super::fail(super::super::BAD_CONFIGURATION, mistake),
     };
+    if let Some(file) = asked.html
+        // Now, not after the proof. A page of an earlier one stays until then.
+        && let Err(error) = touch(file)
+    {
+        return without_proof(asked, &format!("--html {}: it cannot be written: {error}", file.display()));
+    }
     let Some(program) = programs::installed(asked.peer.program()) else {
         let (name, source) = (asked.peer.program(), asked.peer.source());
         let why = format!("{name} is not installed, so nothing can be compared: {source}");
-        return super::super::fail(verdict::INVALID, why);
+        return without_proof(asked, &why);
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return super::super::fail(FAILED, format_args!("cannot start: {error}")),
+        Err(error) => return without_proof(asked, &format!("cannot start: {error}")),
     };
     let stop = Arc::new(AtomicBool::new(false));
     let proof = runtime.block_on(async {
@@ -91,25 +103,43 @@ pub(super) fn run(asked: &ToProve<'_>, include: adapt::Include<'_>) -> ExitCode 
     runtime.shutdown_background();
     match proof {
         Ok(proof) => told(asked, &proof, &programs::version(asked.peer, &program)),
-        Err(NoProof::Undecided(why)) => super::super::fail(verdict::INVALID, why),
-        Err(NoProof::Interrupted) => super::super::fail(verdict::INVALID, "interrupted: there is no report"),
+        Err(NoProof::Undecided(why)) => without_proof(asked, &why),
+        Err(NoProof::Interrupted) => without_proof(asked, "interrupted: there is no report"),
     }
 }
 
-fn told(asked: &ToProve<'_>, proof: &ProofReport, beside: &str) -> ExitCode {
-    let text = if asked.json {
-        format!("{:#}\n", prove::json(proof, asked.name, beside))
-    } else {
-        prove::text(proof, asked.name, beside)
+/// Says why there is no proof, with `--json` also as an object.
+fn without_proof(asked: &ToProve<'_>, why: &str) -> ExitCode {
+    if asked.json {
+        let object = prove::json_without_proof(asked.peer, asked.name, why);
+        // Standard error says the same, if this fails.
+        let _ = super::super::demo::print(&format!("{object:#}\n"));
+    }
+    super::super::fail(verdict::INVALID, why)
+}
+
+fn told(asked: &ToProve<'_>, proof: &ProofReport, program: &str) -> ExitCode {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let setting = ProofSetting {
+        file: asked.name.to_owned(),
+        candidate: asked.candidate_file.map(|file| file.display().to_string()),
+        program: program.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: asked.seed,
+        date: report::figure::date(now.as_secs()),
+    };
+    let text = match asked.json {
+        true => format!("{:#}\n", prove::json(proof, &setting)),
+        false => prove::text(proof, &setting),
     };
     if let Err(why) = super::super::demo::print(&text) {
-        return super::super::fail(FAILED, why);
+        return super::super::fail(verdict::INVALID, why);
     }
     if let Some(file) = asked.html {
-        let page = page::html(proof, asked.name, beside).map_err(|error| error.to_string());
+        let page = page::html(proof, &setting).map_err(|error| error.to_string());
         let written = page.and_then(|page| write(file, &page).map_err(|error| error.to_string()));
         if let Err(why) = written {
-            return super::super::fail(FAILED, format_args!("{}: {why}", file.display()));
+            return super::super::fail(verdict::INVALID, format_args!("{}: {why}", file.display()));
         }
     }
     match proof.verdict() {
@@ -127,6 +157,8 @@ fn undecided(what: &str) -> impl Fn(std::io::Error) -> NoProof + '_ {
 struct Bench {
     folder: tempfile::TempDir,
     requests: Vec<ProofRequest>,
+    /// Statements that too few requests were asked for, with the reason.
+    left_out: Vec<(StatementPlace, String)>,
     theirs: StandIns,
     ours: StandIns,
     their_origins: ProofOrigins,
@@ -148,7 +180,12 @@ impl Bench {
         let spare = ProofDoors::take(SPARE_LISTENERS).map_err(undecided("no port is free"))?;
         let captured = asked.capture.map(|capture| prove::captured(old, capture, CAPTURED_MAX));
         let mut requests = captured.unwrap_or_default();
-        requests.extend(prove::generate(old, asked.seed, asked.requests, requests.len()));
+        let mut left_out = Vec::new();
+        if asked.requests > 0 {
+            let generated = prove::generate(old, asked.seed, asked.requests, requests.len());
+            requests.extend(generated.requests);
+            left_out = generated.left_out;
+        }
         let servers = their_origins.addresses.clone();
         let theirs = stand_ins(old, folder.path(), doors.theirs.clone(), servers)
             .map_err(undecided("the temporary folder"))?;
@@ -174,7 +211,7 @@ impl Bench {
         for file in candidate.users.iter().filter(|file| !Path::new(file).exists()) {
             write(Path::new(file), prove::USERS).map_err(undecided("a file of users"))?;
         }
-        Ok(Self { folder, requests, theirs, ours, their_origins, our_origins, candidate })
+        Ok(Self { folder, requests, left_out, theirs, ours, their_origins, our_origins, candidate })
     }
 
     /// Starts Vanward with the candidate.
@@ -206,7 +243,11 @@ async fn prove_it(
     let folder = bench.folder.path().to_owned();
     let (mut their_program, original) = started(&mut old, program, &folder, &mut bench.theirs).await?;
     let mut our_program = bench.start_vanward().await?;
+    let last = bench.requests.iter().filter_map(|request| request.due).max().unwrap_or_default();
+    let run_max = RUN_MAX + if asked.is_paced { last } else { Duration::ZERO };
     let run = ProofRun {
+        is_paced: asked.is_paced,
+        run_max,
         requests: bench.requests.clone(),
         doors: old.doors.clone(),
         theirs: (bench.theirs.doors.clone(), bench.their_origins),
@@ -221,12 +262,12 @@ async fn prove_it(
             return Err(NoProof::Undecided(why));
         }
     }
-    // The log of the old program is complete when it has ended.
+    // The logs are complete when the programs have ended.
     their_program.stop().await;
-    drop(our_program);
+    our_program.stop().await;
     let (done, all) = (theirs.len(), bench.requests.len());
     if done < all {
-        let why = format!("only {done} of {all} requests were sent in {} s", RUN_MAX.as_secs());
+        let why = format!("only {done} of {all} requests were sent in {} s", run_max.as_secs());
         return Err(NoProof::Undecided(why));
     }
     let mut replaced = original.replaced;
@@ -238,10 +279,23 @@ async fn prove_it(
         ours: (&bench.ours, &ours),
         marks: &original.marks,
         reached: &programs::reached(asked.peer, &folder, &theirs),
+        logged: (old.has_log() && bench.candidate.has_log).then(|| programs::logged(&folder)),
         replaced,
         closed: &bench.candidate.closed,
         lacks: asked.capture.map(lacks_of).unwrap_or_default(),
+        remarks: &remarks_of(asked),
+        left_out: &bench.left_out,
     }))
+}
+
+/// Remarks that matter to a proof. Those on what works differently are about the translation, not about a candidate.
+fn remarks_of(asked: &ToProve<'_>) -> Vec<Remark> {
+    let matters = |remark: &&Remark| match remark.kind {
+        RemarkKind::NeedsNothing | RemarkKind::Unused => false,
+        RemarkKind::Differs => asked.candidate_file.is_none(),
+        RemarkKind::Refused => true,
+    };
+    asked.adapted.remarks.iter().filter(matters).cloned().collect()
 }
 
 /// Lists facts that a capture lacks, and its requests that are not sent.
@@ -293,7 +347,7 @@ async fn started(
                 }
             }
         };
-        without(old, stand_ins, &made, refusal)?;
+        without(old, stand_ins, refusal)?;
     }
 }
 
@@ -322,29 +376,24 @@ async fn loaded(
 fn without(
     old: &mut OldConfiguration,
     stand_ins: &mut StandIns,
-    made: &Original,
     refusal: CheckRefusal,
 ) -> Result<(), NoProof> {
     let name = old.peer.name();
-    let (source, line) = match refusal {
+    let place = match refusal {
         CheckRefusal::Other(why) => {
             return Err(NoProof::Undecided(format!("{name} does not accept its configuration: {why}")));
         }
-        CheckRefusal::Unknown(..) if stand_ins.rejected.len() >= REJECTED_MAX => {
+        CheckRefusal::Unknown(_) if stand_ins.rejected.len() >= REJECTED_MAX => {
             let why = format!("{name} knows too little of its configuration; is its version right?");
             return Err(NoProof::Undecided(why));
         }
-        CheckRefusal::Unknown(source, line) => (source, line),
+        CheckRefusal::Unknown(place) => place,
     };
-    let place = made.lines.iter().flatten().find(|place| place.file == source && place.line == line);
-    let is_new = stand_ins.rejected.insert((source, line));
-    match place {
-        Some(place) if is_new => {
-            old.untested.push((place.clone(), format!("the installed {name} does not know it")));
-            Ok(())
-        }
-        _ => Err(NoProof::Undecided(format!("{name} does not accept its configuration"))),
+    if !stand_ins.rejected.insert(place.clone()) {
+        return Err(NoProof::Undecided(format!("{name} does not accept its configuration: {place}")));
     }
+    old.untested.push((place, format!("the installed {name} does not know it")));
+    Ok(())
 }
 
 /// Chooses the stand-ins of the old proxy, and makes a certificate.
@@ -386,6 +435,14 @@ fn stand_ins(
     })
 }
 
+/// Creates a file and its folder, unless they exist.
+fn touch(path: &Path) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::OpenOptions::new().create(true).append(true).open(path).map(drop)
+}
+
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -419,6 +476,9 @@ fn at_once(
     })
 }
 
+/// Shorter proofs show no progress.
+const PROGRESS_AFTER: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Time for copies of the last requests to arrive.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -429,6 +489,9 @@ struct ProofRun {
     theirs: (Vec<std::net::SocketAddr>, ProofOrigins),
     ours: (Vec<std::net::SocketAddr>, ProofOrigins),
     stop: Arc<AtomicBool>,
+    /// Whether captured requests wait until they are due.
+    is_paced: bool,
+    run_max: Duration,
 }
 
 impl ProofRun {
@@ -438,12 +501,19 @@ impl ProofRun {
         let started = Instant::now();
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
         let mut numbers = Vec::new();
+        let progress = ProgressLine::new();
         let are_together = |one: &ProofRequest, next: &ProofRequest| {
             one.row == RequestRow::AtOnce && (one.row, one.client) == (next.row, next.client)
         };
         for requests in self.requests.chunk_by(are_together) {
-            if self.stop.load(Ordering::Relaxed) || started.elapsed() > RUN_MAX {
+            if let Some(due) = requests[0].due.filter(|_| self.is_paced) {
+                self.wait(started + due);
+            }
+            if self.stop.load(Ordering::Relaxed) || started.elapsed() > self.run_max {
                 break;
+            }
+            if started.elapsed() > PROGRESS_AFTER {
+                progress.show(&format!("{} of {} requests are sent", numbers.len(), self.requests.len()));
             }
             let Some(door) = self.doors.get(requests[0].door) else { continue };
             numbers.extend(requests.iter().map(|request| request.number));
@@ -456,6 +526,7 @@ impl ProofRun {
                 outcomes.extend(answers.into_iter().map(|answer| ProofOutcome { answer, seen: Vec::new() }));
             }
         }
+        progress.clear();
         // Copies of a request may arrive behind its response.
         std::thread::sleep(SETTLE);
         for (origins, outcomes) in [(&self.theirs.1, &mut theirs), (&self.ours.1, &mut ours)] {
@@ -464,5 +535,12 @@ impl ProofRun {
             }
         }
         Ok((theirs, ours))
+    }
+
+    /// Waits until a captured request is due, or the proof ends.
+    fn wait(&self, due: Instant) {
+        while !self.stop.load(Ordering::Relaxed) && Instant::now() < due {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()).min(BETWEEN_LOOKS));
+        }
     }
 }

@@ -135,7 +135,12 @@ fn serve(stream: &TcpStream, server: usize, name: &str, notes: &Notes) -> Option
     loop {
         let (seen, is_last) = read(&mut reader, &mut writer, server)?;
         let is_upgrade = seen.field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
-        let (answer, behaviour) = notes.noted(seen, name);
+        let (mut answer, behaviour) = notes.noted(seen, name);
+        let end_of_line = answer.windows(2).position(|pair| pair == b"\r\n");
+        if let Some(at) = end_of_line.filter(|_| is_last) {
+            // RFC 9112 §9.6. A proxy that keeps the connection would lose its next request.
+            answer.splice(at..at, *b"\r\nConnection: close");
+        }
         if is_upgrade && behaviour == OriginBehaviour::Page {
             return websocket(&mut reader, &mut writer);
         }

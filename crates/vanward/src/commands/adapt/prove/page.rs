@@ -1,12 +1,12 @@
 //! The report of a proof as an HTML page.
 
-use prove::{DifferenceCause, ProofReport, ShownLine, ShownOutcome, StatementPlace, Verdict};
+use prove::{DifferenceCause, ProofReport, ProofSetting, ShownLine, ShownOutcome, StatementPlace, Verdict};
 use report::page::PageError;
 use report::proof_page::{self, Proof, ProofCause, ProofCauses, ProofLine, ProofSide};
 use report::table::TextTable;
 
-/// Renders the page. `name` is the file of the old configuration, `beside` the old program.
-pub(super) fn html(proof: &ProofReport, name: &str, beside: &str) -> Result<String, PageError> {
+/// Renders the page.
+pub(super) fn html(proof: &ProofReport, setting: &ProofSetting) -> Result<String, PageError> {
     let peer = proof.peer.name();
     let (sign, verdict) = match proof.verdict() {
         Verdict::Same => ("=", "Proved: nothing differs, and everything was reached."),
@@ -36,10 +36,16 @@ pub(super) fn html(proof: &ProofReport, name: &str, beside: &str) -> Result<Stri
     let blocks = proof.reached.iter().map(|(place, count)| vec![place.to_string(), reached_by(*count)]);
     let tolerated = proof.tolerated.iter().map(|(rule, count)| vec![rule.clone(), requests(*count)]);
     let replaced = proof.replaced.iter().map(|replaced| vec![replaced.old.clone(), replaced.new.clone()]);
+    let remarks = proof.remarks.iter().map(|remark| {
+        let place = format!("{}:{} {}", remark.file, remark.line, remark.directive);
+        let kind = remark.kind.word();
+        let instead = if remark.instead.is_empty() { String::new() } else { format!("; {}", remark.instead) };
+        vec![place, format!("{kind}: {}{instead}", remark.why)]
+    });
     let lacks = proof.lacks.iter().map(|lack| vec![lack.clone(), "not sent".to_owned()]);
     proof_page::render(&Proof {
-        title: format!("{name}: {peer} and Vanward"),
-        lede: format!("The same requests to {beside} and to Vanward with the new configuration."),
+        title: format!("{}: {peer} and Vanward", setting.file),
+        lede: format!("The same requests to both: {setting}."),
         sign,
         verdict: verdict.to_owned(),
         figures: figures.map(|(label, number)| (label.to_owned(), number)).into(),
@@ -56,6 +62,7 @@ pub(super) fn html(proof: &ProofReport, name: &str, beside: &str) -> Result<Stri
         unproved: table("Not proved", ["statement", "why"], unproved),
         blocks: table("Blocks of the old configuration", ["block", "reached by"], blocks.collect()),
         notes: [
+            table("Remarks of vanward adapt", ["directive", "remark"], remarks.collect()),
             table("Differences without a meaning", ["rule", "requests"], tolerated.collect()),
             table("Missing from the captured requests", ["what", "effect"], lacks.collect()),
             table("Replaced for the proof", ["old", "stand-in"], replaced.collect()),

@@ -1,13 +1,13 @@
 //! Starts the old program and Vanward, and waits until they listen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use ::lab::group::ProcessGroup;
-use prove::{OldProxy, Original, ProofOutcome};
+use prove::{OldProxy, Original, ProofOutcome, StatementPlace};
 
 /// How long a program may take to listen.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -77,8 +77,8 @@ impl ProofDoors {
 
 /// Why a program does not accept its configuration.
 pub(super) enum CheckRefusal {
-    /// A statement that it does not know, by file and line.
-    Unknown(String, usize),
+    /// A statement that it does not know.
+    Unknown(StatementPlace),
     Other(String),
 }
 
@@ -144,7 +144,7 @@ pub(super) fn check(
     let place = line_of(&message, file).and_then(|line| made.lines.get(line.checked_sub(1)?)?.clone());
     let is_unknown = UNKNOWN.iter().any(|said| message.contains(said));
     Err(match place {
-        Some(place) if is_unknown => CheckRefusal::Unknown(place.file, place.line),
+        Some(place) if is_unknown => CheckRefusal::Unknown(place),
         Some(place) => CheckRefusal::Other(format!("{place}: {message}")),
         None => CheckRefusal::Other(message),
     })
@@ -205,7 +205,7 @@ pub(super) fn refusal(line: &str, made: &Original) -> Option<CheckRefusal> {
             path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(node))
         };
         return Some(match made.lines.iter().flatten().find(is_it) {
-            Some(place) => CheckRefusal::Unknown(place.file.clone(), place.line),
+            Some(place) => CheckRefusal::Unknown(place.clone()),
             None => CheckRefusal::Other(error.to_owned()),
         });
     }
@@ -317,6 +317,23 @@ fn with_parent(command: Vec<String>) -> Vec<String> {
     wrapped.into_iter().chain(command).collect()
 }
 
+/// Returns the numbers of requests in the access logs of the old program and of Vanward.
+pub(super) fn logged(folder: &Path) -> [BTreeSet<usize>; 2] {
+    ["logged.log", prove::OUR_LOG].map(|log| {
+        let text = std::fs::read(folder.join(log)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        // Vanward escapes the space behind the number.
+        let number = |line: &str| {
+            line.trim_start_matches("proof ")
+                .split(|letter: char| !letter.is_ascii_digit())
+                .next()?
+                .parse()
+                .ok()
+        };
+        text.lines().filter_map(number).collect()
+    })
+}
+
 /// Returns which marks each request met, from the log of the old program or from its responses.
 pub(super) fn reached(
     peer: OldProxy,
@@ -355,6 +372,11 @@ pub(super) fn reached(
         // HAProxy writes a - for a mark that is not set.
         let marks = marks.split([',', '.', '-']).filter_map(|mark| mark.parse::<usize>().ok());
         all.entry(number).or_default().extend(marks);
+    }
+    // A block with several logs has written its line several times.
+    for marks in all.values_mut() {
+        let mut seen = BTreeSet::new();
+        marks.retain(|mark| seen.insert(*mark));
     }
     all
 }
