@@ -78,7 +78,7 @@ web_bot_auth = { agents = ["https://bot.example.com", "http://[::1]:8080"], life
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed", zone = "posts", when = 'request.method == "POST"' }]
 concurrency = [{ by = ["client/24/56", "host"], max = 20, queue = 50, wait = "2s", when = 'has(client.user)' }, { by = "route", max = 1000, shared = "open" }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
-forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], copy_headers_as = { X-User = "X-Auth-User" }, user_header = "X-Auth-User", set_cookie = true, pass_answer = false, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
+forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], copy_headers_as = { X-Mail = "X-Auth-Mail" }, user_header = "X-Auth-User", set_cookie = true, pass_answer = false, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
 request_buffering = { memory = "1MiB", max_size = "10MB" }
 on_status = { 404 = { upstream = "canary" }, 5xx = { upstream = "app", path = "/{status}.html", fields = { X-Code = "$status" }, keep_status = true, only_failures = true } }

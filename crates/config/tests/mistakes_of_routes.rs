@@ -98,6 +98,7 @@ fn mistakes() {
                 "6:43: path: \"verify\" is no path; expected a path such as /verify, with a query if needed",
                 "6:69: copy_headers: Host cannot be edited: use the host rewrite; expected the name of a header field such as X-Tenant",
                 "6:77: copy_headers: \"X A\" is no name of a header field; names are letters, digits and -; expected the name of a header field such as X-Tenant",
+                "6:105: copy_headers_as: Host cannot be edited: use the host rewrite; expected the name of a header field such as X-Tenant",
             ],
         ),
         (
