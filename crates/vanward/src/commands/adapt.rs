@@ -123,9 +123,7 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
     let (name, text) = match read(&arguments.file) {
         Ok(read) => read,
         Err(why) => {
-            // 1 is the exit code of a difference.
-            let code = if arguments.prove.is_some() { super::verdict::INVALID } else { super::FAILED };
-            return super::fail(code, format_args!("{}: {why}", arguments.file.display()));
+            return super::fail(failure(arguments), format_args!("{}: {why}", arguments.file.display()));
         }
     };
     let folder = arguments.file.parent().map(Path::to_owned).unwrap_or_default();
@@ -180,6 +178,17 @@ pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
         _ if arguments.check && adapted.refused() > 0 => ExitCode::from(super::FAILED),
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// The exit code of a file that cannot be read. With `--prove`, 1 is that of a difference.
+#[cfg(feature = "lab")]
+fn failure(arguments: &AdaptArgs) -> u8 {
+    if arguments.prove.is_some() { super::verdict::INVALID } else { super::FAILED }
+}
+
+#[cfg(not(feature = "lab"))]
+fn failure(_: &AdaptArgs) -> u8 {
+    super::FAILED
 }
 
 /// Proves the translation, or a candidate.
