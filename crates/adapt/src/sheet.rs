@@ -183,7 +183,14 @@ impl<'s> Sheet<'s> {
             block = block.filter(|(_, end)| number < *end);
             let mut is_refused = noted_refused.contains(&number);
             if !cited.contains(&number) && !noted.contains(&number) {
-                let (kind, why, instead) = by_name(&place.name, &place.text);
+                let (mut kind, mut why, mut instead) = by_name(&place.name, &place.text);
+                let inner = number + 1..number + 1 + place.inner;
+                let has_content = cited.range(inner.clone()).next().is_some()
+                    || noted.range(inner).any(|inner| !noted_refused.contains(inner));
+                if kind >= RemarkKind::Unused && has_content {
+                    why = "what is in it is taken over".to_owned();
+                    (kind, instead) = (RemarkKind::NeedsNothing, String::new());
+                }
                 is_refused = matches!(kind, RemarkKind::Unused | RemarkKind::Refused);
                 match block {
                     Some(_) if is_refused => drop(within.insert(number)),

@@ -94,7 +94,13 @@ pub struct BlockMark {
 
 impl StandIns {
     pub(crate) fn is_rejected(&self, statement: &Statement) -> bool {
-        !self.rejected.is_empty() && self.rejected.contains(&StatementPlace::of(statement))
+        self.rejected.iter().any(|place| {
+            // Places of Traefik have the path of the option before it.
+            let before = || place.text.strip_suffix(&statement.text());
+            place.line == statement.line
+                && place.file == statement.file
+                && before().is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        })
     }
 
     /// The stand-in of a server, by the text in the configuration.
