@@ -18,15 +18,16 @@ const ROUTES: &str = "metrics = \"127.0.0.1:0\"\n\
     [[route]]\nname = \"delayed\"\npath = \"/delayed\"\nupstream = \"app\"\ndelay = \"400ms\"\n\
     [upstream.app]\nservers = [\"http://{0}\"]\n";
 
-/// Returns the values of these series, once the first exists.
-fn told(scene: &Scene, names: [&str; 3]) -> [f64; 3] {
+/// Returns the values of these series, once the first `written` of them are above zero. The proxy writes them one after
+/// another, and a page can be read in between.
+fn told(scene: &Scene, names: [&str; 3], written: usize) -> [f64; 3] {
     let address = scene.running().metrics_address().expect("metrics are on");
     let mut found = [0.0; 3];
     assert_soon("it is counted", || {
         let page = exchange(address, "GET /metrics HTTP/1.0\r\nHost: test\r\n\r\n");
         let series = series(page.split_once("\r\n\r\n").expect("a head has an end").1);
         found = names.map(|name| series.get(name).copied().unwrap_or(0.0));
-        found[0] > 0.0
+        found[..written].iter().all(|value| *value > 0.0)
     });
     found
 }
@@ -35,7 +36,7 @@ fn told(scene: &Scene, names: [&str; 3]) -> [f64; 3] {
 fn held(scene: &Scene, route: &str) -> [f64; 3] {
     let name = |family: &str| format!("vanward_request_{family}{{route=\"{route}\"}}");
     let names = ["duration_seconds_count", "duration_seconds_sum", "held_seconds_sum"].map(name);
-    told(scene, [&names[0], &names[1], &names[2]])
+    told(scene, [&names[0], &names[1], &names[2]], 3)
 }
 
 #[test]
@@ -102,14 +103,14 @@ fn the_first_byte_and_the_longest_gap_of_a_stream_are_told() {
         let first =
             ["first_byte_seconds_count", "first_byte_seconds_sum", "longest_gap_seconds_count"].map(name);
         // The time of the first byte is reported before the end.
-        let [count, first_byte, gaps] = told(&scene, [&first[0], &first[1], &first[2]]);
+        let [count, first_byte, gaps] = told(&scene, [&first[0], &first[1], &first[2]], 2);
         assert!(count == 1.0 && gaps == 0.0 && first_byte >= WAIT.as_secs_f64() / 2.0, "{first_byte} s");
         std::thread::sleep(WAIT);
         server.sends("2\r\ncd\r\n0\r\n\r\n");
         assert_eq!(client.gets().body, "abcd");
         let gap =
             ["longest_gap_seconds_count", "longest_gap_seconds_sum", "first_byte_seconds_count"].map(name);
-        let [count, longest, streams] = told(&scene, [&gap[0], &gap[1], &gap[2]]);
+        let [count, longest, streams] = told(&scene, [&gap[0], &gap[1], &gap[2]], 3);
         assert!(count == 1.0 && streams == 1.0 && longest > WAIT.as_secs_f64() / 2.0, "{longest} s");
     }
 }
@@ -126,12 +127,12 @@ fn what_a_server_sends_over_a_websocket_is_a_stream() {
     let name = |family: &str| format!("vanward_stream_{family}{{route=\"plain\",kind=\"websocket\"}}");
     let names =
         ["first_byte_seconds_count", "longest_gap_seconds_count", "longest_gap_seconds_sum"].map(name);
-    let [first, ended, _] = told(&scene, [&names[0], &names[1], &names[2]]);
+    let [first, ended, _] = told(&scene, [&names[0], &names[1], &names[2]], 1);
     assert!(first == 1.0 && ended == 0.0, "the first byte is told before the end");
     std::thread::sleep(WAIT);
     server.sends("cd");
     drop((server, client));
-    let [ended, longest, _] = told(&scene, [&names[1], &names[2], &names[0]]);
+    let [ended, longest, _] = told(&scene, [&names[1], &names[2], &names[0]], 3);
     assert!(ended == 1.0 && longest > WAIT.as_secs_f64() / 2.0, "{longest} s");
 }
 
