@@ -24,6 +24,8 @@ impl Chromium {
             .arg(format!("--host-resolver-rules={resolver}"))
             .arg("--remote-debugging-port=0")
             .arg(url)
+            // It leaves its socket there.
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

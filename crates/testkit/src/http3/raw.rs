@@ -58,10 +58,10 @@ impl RawClient {
         Self::begin(address, tls, transport, None)
     }
 
-    /// Connects a client that retires its connection IDs all the time. A retransmitted frame may break a rule (RFC 9000
-    /// §19.15: `Retire Prior To` is too large), and end the connection.
-    pub fn retiring(address: SocketAddr, transport: TransportConfig) -> Self {
-        let mut client = Self::begin(address, trusting(&[b"h3"]), transport, Some(Duration::from_millis(20)));
+    /// Connects a client that retires its connection IDs after a lifetime. A retransmitted frame may break a rule (RFC
+    /// 9000 §19.15: `Retire Prior To` is too large), and end the connection.
+    pub fn retiring(address: SocketAddr, transport: TransportConfig, lifetime: Duration) -> Self {
+        let mut client = Self::begin(address, trusting(&[b"h3"]), transport, Some(lifetime));
         client.begins();
         client
     }
