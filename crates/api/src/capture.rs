@@ -16,6 +16,9 @@ pub struct CaptureOrder {
     /// The capture ends after this many seconds.
     #[serde(default)]
     pub seconds: Option<u64>,
+    /// Whether bodies of requests are captured that the proxy buffers.
+    #[serde(default)]
+    pub bodies: bool,
 }
 
 /// Last line of a response.

@@ -35,6 +35,8 @@ pub use pcap::pcap;
 pub const REQUESTS_MAX: usize = 1_000_000;
 /// Longer bodies are left out.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// Longer bodies of running traffic are left out: many may wait in memory.
+pub const LIVE_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Captured requests, in the order of their arrival.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,8 +53,14 @@ pub struct Capture {
 
 impl Capture {
     /// Returns an empty capture of the running proxy, which masks secrets if there is a mask.
-    pub fn of_running_proxy(mask: Option<&Mask>) -> Self {
-        let lacks = vec!["bodies of requests".to_owned()];
+    pub fn of_running_proxy(mask: Option<&Mask>, has_bodies: bool) -> Self {
+        let bodies = "bodies of requests";
+        let lacks = vec![match has_bodies {
+            true => {
+                format!("{bodies} that are not buffered, or longer than {} KiB", LIVE_BODY_BYTES_MAX >> 10)
+            }
+            false => bodies.to_owned(),
+        }];
         let mut empty = Self { source: "vanward".to_owned(), lacks, ..Self::default() };
         if let Some(mask) = mask {
             mask.apply(&mut empty);
@@ -148,7 +156,7 @@ impl CapturedBody {
     }
 
     /// A body with its content, or only its length if it is long.
-    pub(crate) fn of(content: &[u8]) -> Self {
+    pub fn of(content: &[u8]) -> Self {
         use base64::Engine as _;
         let base64 = (content.len() <= BODY_BYTES_MAX)
             .then(|| base64::engine::general_purpose::STANDARD.encode(content));

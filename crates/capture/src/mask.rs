@@ -33,12 +33,13 @@ pub struct Mask {
     key: [u8; 32],
     /// Names of fields, cookies and parameters whose values stay, in lower case.
     kept: Vec<String>,
+    keeps_bodies: bool,
 }
 
 impl Mask {
     /// `key` is random. Captures with the same key have the same replacements.
     pub fn new(key: [u8; 32]) -> Self {
-        Self { key, kept: Vec::new() }
+        Self { key, kept: Vec::new(), keeps_bodies: false }
     }
 
     /// Keeps the values of fields, cookies and parameters with these names, because the configuration asks for them.
@@ -48,18 +49,26 @@ impl Mask {
         self
     }
 
+    /// Keeps bodies, with the secrets in them.
+    #[must_use]
+    pub fn keeping_bodies(mut self, keeps_bodies: bool) -> Self {
+        self.keeps_bodies = keeps_bodies;
+        self
+    }
+
     fn keeps(&self, name: &str) -> bool {
         self.kept.iter().any(|kept| kept.eq_ignore_ascii_case(name))
     }
 
-    /// Replaces the secrets of a capture: credentials, cookies, secret fields and parameters, and bodies.
+    /// Replaces the secrets of a capture: credentials, cookies, secret fields and parameters, and bodies if they are not
+    /// kept.
     pub fn apply(&self, capture: &mut Capture) {
         if capture.is_masked {
             return;
         }
         let had_body =
             |request: &CapturedRequest| request.body.as_ref().is_some_and(|body| body.base64.is_some());
-        if capture.requests.iter().any(had_body) {
+        if !self.keeps_bodies && capture.requests.iter().any(had_body) {
             capture.lacks.push("contents of bodies, which are masked".to_owned());
         }
         capture.lacks.push("passwords, tokens and values of cookies, which are masked".to_owned());
@@ -73,7 +82,7 @@ impl Mask {
         for (name, value) in &mut request.fields {
             *value = self.field(&name.to_ascii_lowercase(), value);
         }
-        if let Some(body) = &mut request.body {
+        if let Some(body) = request.body.as_mut().filter(|_| !self.keeps_bodies) {
             body.base64 = None;
         }
         for (name, value) in request.response.iter_mut().flat_map(|response| &mut response.fields) {
@@ -260,6 +269,12 @@ mod tests {
         assert_eq!((first.field("X-Api-Key"), first.target.as_str()), (Some("hunter2"), "/?key=hunter2&q=x"));
         assert!(first.field("cookie").is_some_and(|cookie| cookie.contains("; theme=dark; masked-")));
         assert!(first.field("authorization").is_some_and(|value| value.starts_with("Bearer masked-")));
+        assert_eq!(first.body.as_ref().and_then(CapturedBody::content), None);
+        let mut with_bodies = capture();
+        Mask::new([7; 32]).keeping_bodies(true).apply(&mut with_bodies);
+        let first = &with_bodies.requests[0];
+        assert_eq!(first.body.as_ref().and_then(CapturedBody::content), Some(b"hunter2".to_vec()));
+        assert!(first.target.starts_with("/?key=masked-") && with_bodies.lacks.len() == 1, "{with_bodies:?}");
     }
 
     /// RFC 4231 §4.2, with its key of 20 bytes filled up by zeros.

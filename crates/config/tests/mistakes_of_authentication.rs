@@ -242,3 +242,15 @@ fn a_user_whom_nobody_is_asked_for_is_warned_of() {
         "f:4:19: request_headers: $user is always empty here, since the route does not authenticate clients";
     assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
 }
+
+#[test]
+fn fields_are_copied_once() {
+    let options = "copy_headers = [\"X-B\"], copy_headers_as = { X-A = \"A\", x-a = \"B\", X-B = \"C\" }";
+    assert_eq!(
+        said(&format!("upstream = \"app\"\nforward_auth = {{ upstream = \"app\", {options} }}")),
+        [
+            "6:91: copy_headers_as: the same name appears twice; expected a name other than the one in line 6",
+            "6:102: copy_headers_as: X-B is in copy_headers, too; expected each field once",
+        ]
+    );
+}

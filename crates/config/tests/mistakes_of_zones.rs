@@ -1,4 +1,4 @@
-//! Mistakes in limits of one zone, in which several routes count together.
+//! Mistakes in limits of one zone, in which several routes count together, and in captures.
 
 use config::parse;
 
@@ -35,4 +35,19 @@ fn limits_of_one_zone_count_alike() {
     let expected = expected.replace("need the same by", "need the same max, by");
     let mistakes = two(&shared(1), &shared(2));
     assert!(mistakes.contains(&expected), "{mistakes:?}");
+}
+
+#[test]
+fn captured_bodies_have_to_be_buffered() {
+    for (buffering, count) in [("false", 1), ("{ discard = true }", 1), ("true", 0)] {
+        let route = format!("request_buffering = {buffering}\ncapture = {{ file = \"a\", bodies = true }}");
+        let file = format!(
+            "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[route]]\nupstream = \"app\"\n{route}\n[upstream.app]\nservers = [\"http://a\"]\n"
+        );
+        let mistakes = parse(&file, "f").err().unwrap_or_default();
+        assert_eq!(mistakes.len(), count, "{mistakes:?}");
+        let expected = "f:6:11: capture: bodies are captured only where they are buffered; expected request_buffering = \
+                        true on the same route, or no bodies";
+        assert!(mistakes.iter().all(|mistake| mistake.to_string() == expected), "{mistakes:?}");
+    }
 }

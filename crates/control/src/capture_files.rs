@@ -75,7 +75,8 @@ impl CaptureFiles {
         });
         for (wanted, file) in opened.0 {
             let routes = CapturedRoutes::Labelled(wanted.routes.clone());
-            let BegunCapture { id, requests, lost } = captures.begin(routes, wanted.settings.requests_max);
+            let RouteCapture { requests_max, has_bodies, .. } = wanted.settings;
+            let BegunCapture { id, requests, lost } = captures.begin(routes, requests_max, has_bodies);
             let (alive, written) = sync_channel(0);
             let writer = CaptureWriter::new(&wanted.settings, file, lost, alive);
             std::thread::Builder::new()
@@ -128,6 +129,7 @@ struct CaptureWriter {
     path: PathBuf,
     file: BufWriter<File>,
     mask: Mask,
+    has_bodies: bool,
     lost: Arc<AtomicU64>,
     written: u64,
     _alive: SyncSender<()>,
@@ -138,7 +140,8 @@ impl CaptureWriter {
         Self {
             path: settings.file.clone(),
             file: BufWriter::new(file),
-            mask: Mask::new(secret()).keeping(&settings.keep),
+            mask: Mask::new(secret()).keeping(&settings.keep).keeping_bodies(settings.has_bodies),
+            has_bodies: settings.has_bodies,
             lost,
             written: 0,
             _alive: alive,
@@ -154,7 +157,7 @@ impl CaptureWriter {
     }
 
     fn write(&mut self, mut requests: Receiver<CapturedRequest>) -> io::Result<()> {
-        let empty = Capture::of_running_proxy(Some(&self.mask));
+        let empty = Capture::of_running_proxy(Some(&self.mask), self.has_bodies);
         self.file.write_all(capture::head_line(&empty, None).as_bytes())?;
         loop {
             let next = match requests.try_recv() {

@@ -184,5 +184,8 @@ fn orders_without_an_effect_are_refused() {
     let text = format!("{LISTEN}[[route]]\nrespond = {{ status = 200 }}\n{shared}\n");
     std::fs::write(folder.path().join("shared.toml"), text).expect("it is writable");
     let refused = run_in(folder.path(), &["check", "shared.toml"]).with_code(78);
-    assert!(refused.errors.contains("routes that share a need the same requests and keep"), "{refused:?}");
+    assert!(
+        refused.errors.contains("routes that share a need the same requests, keep and bodies"),
+        "{refused:?}"
+    );
 }

@@ -43,7 +43,8 @@ pub(crate) fn disagreements<'r>(routes: impl Iterator<Item = (usize, &'r Route)>
             let (first, known) = *captures.entry(&capture.file).or_insert((second, capture));
             if capture != known {
                 let file = capture.file.display();
-                let message = format!("capture: routes that share {file} need the same requests and keep");
+                let message =
+                    format!("capture: routes that share {file} need the same requests, keep and bodies");
                 found.push(Twice { second, first, message });
             }
         }

@@ -323,9 +323,10 @@ fn copied_fields(written: &ForwardAuthWritten, reader: &mut Reader<'_>) -> Vec<C
     let same = fields("copy_headers", &written.copy_headers, reader);
     let mut copied: Vec<CopiedField> =
         same.into_iter().map(|name| CopiedField { from: name.clone(), to: name }).collect();
+    let same_count = copied.len();
     for Pair { at, name, value } in &written.copy_headers_as {
         let to = Located { value: name.0.clone(), at: at.clone() };
-        if copied.iter().any(|known| known.to.eq_ignore_ascii_case(&to.value)) {
+        if copied[..same_count].iter().any(|known| known.to.eq_ignore_ascii_case(&to.value)) {
             let message = format!("copy_headers_as: {} is in copy_headers, too", to.value);
             refuse(at, &message, "each field once", reader);
         }

@@ -36,7 +36,7 @@ pub(super) async fn begin(
     AdminOrder(order): AdminOrder<CaptureOrder>,
 ) -> Response {
     let Some(strong) = control.upgrade() else { return ending() };
-    let CaptureOrder { routes, requests, seconds } = order;
+    let CaptureOrder { routes, requests, seconds, bodies } = order;
     let known = &strong.plan().config.routes;
     if let Some(unknown) = routes.iter().find(|name| known.iter().all(|route| route.name != **name)) {
         return refused(StatusCode::NOT_FOUND, &format!("no route is named {unknown:?}"));
@@ -51,7 +51,7 @@ pub(super) async fn begin(
     let told =
         if routes.is_empty() { "all requests".to_owned() } else { format!("route {}", routes.join(", ")) };
     let routes = if routes.is_empty() { CapturedRoutes::All } else { CapturedRoutes::Labelled(routes) };
-    let begun = strong.captures.begin(routes, requests);
+    let begun = strong.captures.begin(routes, requests, bodies);
     message::info(&format!("a capture of {told} begins, by the admin API"));
     let body = CaptureBody {
         begun,

@@ -76,6 +76,14 @@ impl Replay {
         };
     }
 
+    /// The body, unless it is in a file.
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+        match &self.body.content {
+            KeptContent::Memory(body) => Some(body),
+            KeptContent::File(_) => None,
+        }
+    }
+
     /// Restarts for the next attempt.
     pub(crate) fn restart(&mut self) {
         self.sent_before += std::mem::take(&mut self.sent);

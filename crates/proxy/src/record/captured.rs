@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use capture::{CapturedBody, CapturedRequest, CapturedResponse, CapturedScheme};
+use capture::{CapturedBody, CapturedRequest, CapturedResponse, CapturedScheme, LIVE_BODY_BYTES_MAX};
 use http1::{HttpVersion, RequestTarget};
 use route::FieldLookup as _;
 
@@ -32,14 +32,20 @@ impl ExchangeRecord<'_> {
             return;
         }
         let label = self.route.map(|route| &*self.ctx.snapshot.plan.routes[route].label);
-        self.ctx.worker.captures.give(label, || self.captured(request, &target));
+        self.ctx.worker.captures.give(label, |has_body| self.captured(request, &target, has_body));
     }
 
-    fn captured(&self, request: &CurrentRequest, target: &RequestTarget) -> CapturedRequest {
+    fn captured(&self, request: &CurrentRequest, target: &RequestTarget, has_body: bool) -> CapturedRequest {
         let (head, bytes) = (&request.head, request.head_bytes());
         let began = self.ctx.worker.wall_clock_at(self.began.unwrap_or_else(Instant::now));
         let time_ms = began.duration_since(SystemTime::UNIX_EPOCH).ok();
         let body_bytes = self.bytes_received(request) - head.len as u64;
+        let buffered = request.replay.as_ref().filter(|_| has_body).and_then(|replay| replay.in_memory());
+        // A body that was discarded is empty.
+        let buffered = buffered
+            .filter(|body| body.len() as u64 == body_bytes && body.len() <= LIVE_BODY_BYTES_MAX)
+            .map(CapturedBody::of);
+        let body = buffered.unwrap_or(CapturedBody { bytes: body_bytes, base64: None });
         let lines = RequestFields::new(head, bytes);
         let lines = lines.lines().filter(|(name, _)| !name.eq_ignore_ascii_case(b"host"));
         CapturedRequest {
@@ -63,7 +69,7 @@ impl ExchangeRecord<'_> {
                 .to_owned(),
             ),
             fields: fields(lines),
-            body: (body_bytes > 0).then_some(CapturedBody { bytes: body_bytes, base64: None }),
+            body: (body_bytes > 0).then_some(body),
             // A client may leave before it gets one.
             response: (self.status > 0).then(|| CapturedResponse {
                 status: self.status,

@@ -28,6 +28,7 @@ struct LiveCapture {
     routes: CapturedRoutes,
     /// Requests that may still be captured.
     left: AtomicU64,
+    has_bodies: bool,
     lost: Arc<AtomicU64>,
     queue: Sender<CapturedRequest>,
 }
@@ -82,13 +83,14 @@ impl LiveCapture {
 }
 
 impl Captures {
-    /// Begins a capture of at most `requests_max` requests.
-    pub fn begin(&self, routes: CapturedRoutes, requests_max: u64) -> BegunCapture {
+    /// Begins a capture of at most `requests_max` requests, with buffered bodies if `has_bodies`.
+    pub fn begin(&self, routes: CapturedRoutes, requests_max: u64, has_bodies: bool) -> BegunCapture {
         let (queue, requests) = channel(QUEUE_MAX);
         let lost = Arc::<AtomicU64>::default();
         let id = CaptureId(self.last.fetch_add(1, Ordering::Relaxed));
         let left = AtomicU64::new(requests_max);
-        let capture = Arc::new(LiveCapture { id, routes, left, lost: Arc::clone(&lost), queue });
+        let capture = LiveCapture { id, routes, left, has_bodies, lost: Arc::clone(&lost), queue };
+        let capture = Arc::new(capture);
         self.change(|all| all.push(Arc::clone(&capture)));
         BegunCapture { id, requests, lost }
     }
@@ -123,11 +125,11 @@ impl Captures {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Gives a finished request to the captures of its route.
+    /// Gives a finished request to the captures of its route. `request` makes it, with or without its body.
     #[cold]
-    pub(crate) fn give(&self, route: Option<&str>, request: impl Fn() -> CapturedRequest) {
+    pub(crate) fn give(&self, route: Option<&str>, request: impl Fn(bool) -> CapturedRequest) {
         for capture in self.all.load_full().iter().filter(|capture| capture.has(route)) {
-            if !capture.take(request()) {
+            if !capture.take(request(capture.has_bodies)) {
                 self.end(capture.id);
             }
         }
@@ -154,12 +156,12 @@ mod tests {
     fn captures_take_requests_of_their_routes_up_to_their_number() {
         let captures = Captures::default();
         assert!(!captures.are_on());
-        let mut all = captures.begin(CapturedRoutes::All, 3);
-        let mut shop = captures.begin(CapturedRoutes::Labelled(vec!["shop".to_owned()]), 10);
+        let mut all = captures.begin(CapturedRoutes::All, 3, false);
+        let mut shop = captures.begin(CapturedRoutes::Labelled(vec!["shop".to_owned()]), 10, false);
         for (route, target) in
             [(Some("shop"), "/1"), (None, "/2"), (Some("blog"), "/3"), (Some("shop"), "/4")]
         {
-            captures.give(route, || request(target));
+            captures.give(route, |_| request(target));
         }
         let targets = |targets: &[&str]| targets.iter().map(|&target| target.to_owned()).collect::<Vec<_>>();
         assert_eq!(received(&mut all), (targets(&["/1", "/2", "/3"]), true));
@@ -173,13 +175,13 @@ mod tests {
     #[test]
     fn requests_that_nobody_takes_are_counted_and_end_nothing() {
         let captures = Captures::default();
-        let mut begun = captures.begin(CapturedRoutes::All, 2000);
-        (0..QUEUE_MAX + 5).for_each(|_| captures.give(None, || request("/")));
+        let mut begun = captures.begin(CapturedRoutes::All, 2000, false);
+        (0..QUEUE_MAX + 5).for_each(|_| captures.give(None, |_| request("/")));
         let (waiting, is_over) = received(&mut begun);
         assert_eq!((begun.lost.load(Ordering::Relaxed), waiting.len(), is_over), (5, QUEUE_MAX, false));
         // Once the receiver is gone, the capture ends with the next request.
         drop(begun);
-        captures.give(None, || request("/"));
+        captures.give(None, |_| request("/"));
         assert!(!captures.are_on());
     }
 }

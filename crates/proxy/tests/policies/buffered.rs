@@ -64,6 +64,32 @@ fn ends(client: &mut SceneClient, rest: &[u8]) {
 }
 
 #[test]
+fn captures_have_bodies_that_are_kept_in_memory() {
+    for (option, is_captured) in [("", false), (", bodies = true", true)] {
+        let with = format!("upstream = \"app\"\ncapture = {{ file = \"{{dir}}/capture\"{option} }}");
+        let scene = Scene::new(&BUFFERED.replace("upstream = \"app\"", &with));
+        let mut client = scene.client(Spoken::Http1);
+        for length in [100, 101] {
+            begins(&mut client, length, &vec![b'a'; length]);
+            let mut server = scene.accept(0);
+            assert_eq!(server.message().body.len(), length);
+            server.sends(OK);
+            assert_eq!(client.gets().body, "ok");
+        }
+        let mut bodies = Vec::new();
+        assert_soon("both are captured", || {
+            let text = fs::read_to_string(scene.file("capture")).unwrap_or_default();
+            let Ok(capture) = capture::read(&text) else { return false };
+            bodies = capture.requests.into_iter().filter_map(|request| request.body).collect();
+            bodies.len() == 2
+        });
+        assert_eq!(bodies.iter().map(|body| body.bytes).collect::<Vec<_>>(), [100, 101]);
+        assert_eq!(bodies[0].content(), is_captured.then(|| vec![b'a'; 100]));
+        assert_eq!(bodies[1].content(), None, "it is in a file");
+    }
+}
+
+#[test]
 fn no_server_is_asked_before_the_body_is_whole() {
     for spoken in BOTH {
         for length in [100, 101, 200_000] {

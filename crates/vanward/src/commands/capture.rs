@@ -69,8 +69,12 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "unmasked")]
     mask_key: Option<PathBuf>,
 
+    /// har, pcap, live: keep bodies, with the secrets in them. The running proxy has those that it buffers.
+    #[arg(long)]
+    bodies: bool,
+
     /// Keep secrets, also those in bodies.
-    #[arg(long, conflicts_with = "keep")]
+    #[arg(long, conflicts_with_all = ["keep", "bodies"])]
     unmasked: bool,
 
     /// Print what was read as JSON on standard output.
@@ -87,7 +91,7 @@ Examples:
   vanward capture nginx access.log --format '$remote_addr $host \"$request\" $status' -o monday.capture
   vanward capture haproxy haproxy.log --fields Host,User-Agent -o monday.capture
   vanward capture caddy access.json -o monday.capture
-  vanward capture har session.har -o session.capture
+  vanward capture har session.har --bodies -o session.capture
   vanward capture live --route shop --requests 5000 --for 10m -o shop.capture
   tcpdump -i any -w web.pcap tcp port 80       then: vanward capture pcap web.pcap --port 80 -o web.capture
   vanward adapt nginx /etc/nginx/nginx.conf --prove --capture monday.capture";
@@ -187,9 +191,10 @@ fn live(arguments: &CaptureArgs, mask: Option<&Mask>) -> ExitCode {
     if let Some(refused) = refused {
         return super::fail(super::USAGE, refused);
     }
+    let has_bodies = arguments.bodies || arguments.unmasked;
     let captured = match &arguments.output {
-        None => capture_live::run(&arguments.live, mask, || Ok(std::io::stdout().lock())),
-        Some(output) => capture_live::run(&arguments.live, mask, || {
+        None => capture_live::run(&arguments.live, mask, has_bodies, || Ok(std::io::stdout().lock())),
+        Some(output) => capture_live::run(&arguments.live, mask, has_bodies, || {
             let failed = |why| super::fail(super::FAILED, format_args!("{}: {why}", output.display()));
             super::adapt::create(output, arguments.force, OWNER_ONLY).map_err(failed)
         }),
@@ -223,13 +228,16 @@ enum Reader {
 
 impl Reader {
     fn of(arguments: &CaptureArgs) -> Result<Self, String> {
-        let CaptureArgs { source, format, fields, port, .. } = arguments;
+        let CaptureArgs { source, format, fields, port, bodies, .. } = arguments;
         let refused = |flag: &str, sources: &str| Err(format!("{flag} is for {sources}"));
         if !port.is_empty() && *source != CaptureSource::Pcap {
             return refused("--port", "pcap");
         }
         if let (CaptureSource::Pcap, Some(missing)) = (source, super::features::PACKETS.missing()) {
             return Err(missing);
+        }
+        if *bodies && source.log().is_some() {
+            return Err("--bodies is for har, pcap and live: access logs have no bodies".to_owned());
         }
         let Some(log) = source.log() else {
             return match source {
@@ -277,7 +285,7 @@ fn mask(arguments: &CaptureArgs) -> Result<Option<Mask>, String> {
             key = *bytes.ok_or_else(short)?;
         }
     }
-    Ok(Some(Mask::new(key).keeping(&arguments.keep)))
+    Ok(Some(Mask::new(key).keeping(&arguments.keep).keeping_bodies(arguments.bodies)))
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {

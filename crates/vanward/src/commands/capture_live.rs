@@ -56,24 +56,25 @@ pub(super) struct Captured {
 }
 
 /// Writes the next requests of the running proxy to the output that `open` returns, once the proxy captures. Each line is
-/// complete, so the file is a capture at any time.
+/// complete, so the file is a capture at any time. It has buffered bodies if `has_bodies`.
 ///
 /// # Errors
 /// The exit code after a message.
 pub(super) fn run<W: Write>(
     flags: &LiveFlags,
     mask: Option<&Mask>,
+    has_bodies: bool,
     open: impl FnOnce() -> Result<W, ExitCode>,
 ) -> Result<Captured, ExitCode> {
     let requests = flags.requests.unwrap_or(REQUESTS_USUAL);
     let seconds = flags.time.map(|time| time.as_secs_f64().ceil() as u64);
-    let order = CaptureOrder { routes: flags.routes.clone(), requests, seconds };
+    let order = CaptureOrder { routes: flags.routes.clone(), requests, seconds, bodies: has_bodies };
     let failed = |why: String| super::fail(super::FAILED, why);
     let mut lines = flags.reach.line()?.lines("/capture", &order).map_err(failed)?;
     lines.get_ref().set_read_timeout(Some(PATIENCE)).map_err(|error| failed(error.to_string()))?;
 
     let mut out = open()?;
-    let empty = Capture::of_running_proxy(mask);
+    let empty = Capture::of_running_proxy(mask, has_bodies);
     let unwritten = |error: std::io::Error| failed(format!("the capture cannot be written: {error}"));
     out.write_all(::capture::head_line(&empty, None).as_bytes()).map_err(unwritten)?;
     let mut captured = Captured { lacks: empty.lacks, ..Captured::default() };

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::option::kind::{List, Name};
+use crate::document::reader::Reader;
+use crate::option::kind::{List, Name, Switch};
 use crate::option::path::PathKind;
 use crate::option::range::{Count, Unit};
-use crate::option::table::{Inline, Table, key, required};
+use crate::option::table::{Element, Inline, Table, key, required};
+use crate::tables::request_buffering::RequestBuffering;
 
 /// A file for requests of a route, with their secrets masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +18,13 @@ pub struct RouteCapture {
     pub requests_max: u64,
     /// Names of fields, cookies and parameters whose values are not masked.
     pub keep: Vec<String>,
+    /// Whether the file gets buffered bodies of requests as they are.
+    pub has_bodies: bool,
 }
 
 impl Default for RouteCapture {
     fn default() -> Self {
-        Self { file: PathBuf::new(), requests_max: 10_000, keep: Vec::new() }
+        Self { file: PathBuf::new(), requests_max: 10_000, keep: Vec::new(), has_bodies: false }
     }
 }
 
@@ -51,6 +55,27 @@ pub(crate) const CAPTURE: Inline<RouteCapture> = Inline {
                 RouteCapture.keep,
                 "Names of fields, cookies and parameters whose values are not masked.",
             ),
+            key!(
+                "bodies",
+                Switch,
+                RouteCapture.has_bodies,
+                "Writes bodies of requests up to 64 KiB to the file, with their secrets. The route needs \
+                 `request_buffering`.",
+            ),
         ],
     },
 };
+
+/// Rejects `bodies` on a route that does not buffer them.
+pub(crate) fn of_route(
+    written: Option<&Element<RouteCapture>>,
+    buffering: Option<RequestBuffering>,
+    reader: &mut Reader<'_>,
+) -> Option<RouteCapture> {
+    let Element { value, at, .. } = written?;
+    if value.has_bodies && buffering.is_none_or(|buffering| buffering.discards) {
+        let mistake = reader.mistake(at, "capture: bodies are captured only where they are buffered");
+        reader.add(mistake.expecting("request_buffering = true on the same route, or no bodies"));
+    }
+    Some(value.clone())
+}

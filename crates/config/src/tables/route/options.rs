@@ -257,7 +257,7 @@ const POLICIES: &[Declared<RouteWritten>] = {
             Maybe(Boxed(CAPTURE)),
             RouteWritten.capture,
             "Writes the route's requests and the heads of their responses to a file, for `vanward adapt --prove`. \
-             Secrets are masked, and bodies are left out. See [captured traffic](capture.md).",
+             Secrets are masked, and bodies are left out unless `bodies` is set. See [captured traffic](capture.md).",
         ),
         inherited!(
             "on_status",

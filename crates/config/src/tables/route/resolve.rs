@@ -28,6 +28,7 @@ use crate::tables::headers::edits;
 use crate::tables::jwt::options as jwt_options;
 use crate::tables::names::{Names, WrongTexts};
 use crate::tables::request_buffering;
+use crate::tables::route::capture;
 use crate::tables::route::concurrency::{ConcurrencyLimit, concurrency};
 use crate::tables::route::kinds::{STATUS_EXPECTED, StatusWritten};
 use crate::tables::route::options::{
@@ -440,11 +441,11 @@ fn policies(
         Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
         None => mapped_paths(rewrite.path.as_ref()),
     };
-    let on_status = on_status::fallbacks(written.on_status.as_ref(), names, reader)?;
     let cors = match &written.cors {
         Some(element) => Some(cors::cors(element, written.options.grpc_web, reader)?),
         None => None,
     };
+    let request_buffering = request_buffering::of_route(written.request_buffering.as_ref(), reader);
     let (of_requests, of_responses) = ((TemplateStage::Forward, scope), (TemplateStage::Response, scope));
     Some(Policies {
         access: access(written).into(),
@@ -456,10 +457,10 @@ fn policies(
         rate_limits,
         concurrency,
         mirror: mirror::mirror(written.mirror.as_deref(), names, reader).map(Box::new),
-        capture: written.capture.clone().map(|capture| Box::new(capture.value)),
-        on_status,
+        capture: capture::of_route(written.capture.as_deref(), request_buffering, reader).map(Box::new),
+        on_status: on_status::fallbacks(written.on_status.as_ref(), names, reader)?,
         accel: accel::folders(written.accel.as_ref(), reader),
-        request_buffering: request_buffering::of_route(written.request_buffering.as_ref(), reader),
+        request_buffering,
         request_headers: edits(&written.request_headers, of_requests, names, reader)?,
         response_headers: edits(&written.response_headers, of_responses, names, reader)?,
         location: mapped_urls(written, &rewrite),
