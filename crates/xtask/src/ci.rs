@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::scratch::Scratch;
 use crate::step::{self, Steps};
 use crate::workspace::{Workspace, text};
-use crate::{arm64, fuzz, package, say, strangers, tidy};
+use crate::{arm64, cost, fuzz, package, say, strangers, tidy};
 
 /// Selection of steps.
 #[derive(clap::Args)]
@@ -43,6 +43,8 @@ enum CiStep {
     Fuzz,
     /// The demo, for a few seconds.
     Demo,
+    /// Instructions of a request in twenty cases, beside those of the last commit.
+    Cost,
     /// Tests of the pure crates and a demo for arm64, under an emulator. Alternates with `fuzz`.
     Arm64,
     /// The unit and the Debian package with a program built like theirs: installed, upgraded under load, removed.
@@ -138,6 +140,7 @@ impl CiStep {
             Self::Strangers => "strangers",
             Self::Fuzz => "fuzz",
             Self::Demo => "demo",
+            Self::Cost => "cost",
             Self::Arm64 => "arm64",
             Self::Package => "package",
             Self::Resilience => "resilience",
@@ -164,6 +167,7 @@ impl CiStep {
             }
             Self::Fuzz => fuzz::turn(workspace)?,
             Self::Demo => return demo(root, steps),
+            Self::Cost => return cost_where_possible(steps),
             Self::Arm64 => return arm64_where_possible(workspace, steps),
             Self::Package => return try_packages(workspace, steps),
             Self::Resilience => return resilience(root, steps),
@@ -275,6 +279,17 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
             Err(error) => Err(format!("the demo left no report.html: {error}")),
         }
     })
+}
+
+/// Counts instructions. Outside of CI that is skipped without Valgrind.
+fn cost_where_possible(steps: &mut Steps) -> Result<(), String> {
+    if std::env::var_os("CI").is_none()
+        && let Err(missing) = cost::is_possible()
+    {
+        say(format_args!("\n=== cost: left out: {missing}"));
+        return Ok(());
+    }
+    steps.run(CiStep::Cost.name(), "cargo xtask cost", cost::check)
 }
 
 /// Runs the arm64 check. Outside of CI it is skipped if a program is missing.

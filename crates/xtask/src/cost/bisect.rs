@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cases::CostCase;
-use super::figures::{FILE, TOLERATED_PERCENT};
+use super::figures::FILE;
 use super::{built, measure};
 use crate::say;
 use crate::workspace::Workspace;
@@ -72,7 +72,7 @@ pub(super) fn run(workspace: &Workspace, case: &CostCase, good: Option<&str>) ->
     };
     let tree = CostTree::new(root, &workspace.target_directory()?)?;
     let (before, now) = (tree.measure(good, case)?, tree.measure(newest, case)?);
-    if now <= before * (1.0 + TOLERATED_PERCENT / 100.0) {
+    if now <= before * (1.0 + case.tolerated_percent / 100.0) {
         say(format_args!("{} is not dearer: {before:.0} before, {now:.0} now", case.name));
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! Cases of `cargo xtask cost`. Each differs from another one in one respect.
+//! Cases of `cargo xtask cost`. Each differs from another one in one respect. None has files: Valgrind 3.19 does not know
+//! openat2.
 
 /// A case: what the proxy is configured to do, and what it is asked for.
 pub(super) struct CostCase {
@@ -13,6 +14,8 @@ pub(super) struct CostCase {
     pub(super) path: &'static str,
     /// Whether the bodies are long, so that fewer requests suffice.
     pub(super) is_large: bool,
+    /// By how much a case may become dearer without a reason.
+    pub(super) tolerated_percent: f64,
 }
 
 /// Protocol of connections to the origin.
@@ -23,11 +26,13 @@ pub(super) enum ServerSide {
     Http2,
 }
 
+/// Where the kernel moves long bodies, the cost depends on the number of pieces, which varies.
+const IN_PIECES_PERCENT: f64 = 5.0;
+
 const TLS: &str = "tls = { self_signed = true }\nhttp3 = true\n";
 const ALL: &str = "[[route]]\nupstream = \"origin\"\n";
 const CACHED: &str =
     "[cache]\nmemory = \"16MB\"\n[[route]]\nupstream = \"origin\"\ncache = { ttl = \"1h\" }\n";
-const FILES: &str = "[[route]]\nfiles = \"{folder}\"\n";
 const RESPOND: &str = "[[route]]\nrespond = { status = 200, body = \"hello\" }\n";
 const LOG: &str =
     "[log]\ntarget = \"{folder}/access.log\"\nformat = \"json\"\n[[route]]\nupstream = \"origin\"\n";
@@ -62,6 +67,7 @@ const PLAIN: CostCase = CostCase {
     flags: &[],
     path: "/tiny",
     is_large: false,
+    tolerated_percent: 1.0,
 };
 const LARGE: CostCase = CostCase { name: "plain-large", path: "/large", is_large: true, ..PLAIN };
 const OVER_TLS: CostCase = CostCase { name: "tls-tiny", listen: TLS, flags: &["--insecure"], ..PLAIN };
@@ -70,7 +76,7 @@ const LARGE_OVER_TLS: CostCase = CostCase { name: "tls-large", listen: TLS, flag
 pub(super) const CASES: [CostCase; 20] = [
     PLAIN,
     CostCase { name: "plain-medium", path: "/medium", ..PLAIN },
-    LARGE,
+    CostCase { tolerated_percent: IN_PIECES_PERCENT, ..LARGE },
     OVER_TLS,
     LARGE_OVER_TLS,
     CostCase { name: "http2-tiny", flags: HTTP2, ..OVER_TLS },
@@ -78,9 +84,9 @@ pub(super) const CASES: [CostCase; 20] = [
     CostCase { name: "http3-tiny", flags: HTTP3, ..OVER_TLS },
     CostCase { name: "http3-large", flags: HTTP3, ..LARGE_OVER_TLS },
     CostCase { name: "cached-tiny", tables: CACHED, ..PLAIN },
-    CostCase { name: "cached-large", tables: CACHED, ..LARGE },
-    CostCase { name: "file-tiny", tables: FILES, path: "/tiny.txt", ..PLAIN },
-    CostCase { name: "file-large", tables: FILES, path: "/large.txt", ..LARGE },
+    CostCase { name: "cached-large", tables: CACHED, tolerated_percent: IN_PIECES_PERCENT, ..LARGE },
+    CostCase { name: "connection", flags: &["--no-keepalive"], ..PLAIN },
+    CostCase { name: "handshake", flags: &["--insecure", "--no-keepalive", "--no-resume"], ..OVER_TLS },
     CostCase { name: "respond", tables: RESPOND, path: "/", ..PLAIN },
     CostCase { name: "conditions", tables: CONDITIONS, ..PLAIN },
     CostCase { name: "log", tables: LOG, ..PLAIN },
@@ -89,6 +95,3 @@ pub(super) const CASES: [CostCase; 20] = [
     CostCase { name: "server-http2-tiny", server: ServerSide::Http2, ..PLAIN },
     CostCase { name: "server-http2-large", server: ServerSide::Http2, ..LARGE },
 ];
-
-/// Files of the cases with files, and their lengths.
-pub(super) const FILES_OF_CASES: [(&str, usize); 2] = [("tiny.txt", 128), ("large.txt", 165_854)];

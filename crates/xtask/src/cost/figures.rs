@@ -6,11 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::cases::CostCase;
+
 /// The file, below the top directory.
 pub(super) const FILE: &str = "crates/xtask/cost.toml";
-/// A case that is dearer by more than this needs a reason.
-pub(super) const TOLERATED_PERCENT: f64 = 1.0;
-
 const HEAD: &str = "\
 # Instructions of a request by Callgrind, and misses in the caches of its model: of instructions, of data, and in the last
 # one. `cargo xtask cost` compares with them, and `--update` writes them. `why` says why a case became dearer.
@@ -79,8 +78,8 @@ impl CostFigures {
     }
 
     /// Whether a case is dearer than tolerated.
-    pub(super) fn is_dearer(&self, name: &str, cost: &RequestCost) -> bool {
-        self.ratio(name, cost).is_some_and(|ratio| ratio > 1.0 + TOLERATED_PERCENT / 100.0)
+    pub(super) fn is_dearer(&self, case: &CostCase, cost: &RequestCost) -> bool {
+        self.ratio(case.name, cost).is_some_and(|ratio| ratio > 1.0 + case.tolerated_percent / 100.0)
     }
 
     /// A row of the table.
@@ -98,18 +97,18 @@ impl CostFigures {
     /// Takes measured costs over, and writes the file. Dearer cases need a reason.
     pub(super) fn update(
         &mut self,
-        measured: &[(&'static str, RequestCost)],
+        measured: &[(&'static CostCase, RequestCost)],
         why: Option<&str>,
         file: &Path,
     ) -> Result<(), String> {
-        for (name, cost) in measured {
-            let is_dearer = self.is_dearer(name, cost);
+        for (case, cost) in measured {
+            let (name, is_dearer) = (case.name, self.is_dearer(case, cost));
             if is_dearer && why.is_none() {
                 return Err(format!("{name} is dearer than before: say why with --why"));
             }
-            let known = self.cases.get(*name).and_then(|known| known.why.clone());
+            let known = self.cases.get(name).and_then(|known| known.why.clone());
             let why = if is_dearer { why.map(str::to_owned) } else { known };
-            self.cases.insert((*name).to_owned(), CostFigure { cost: *cost, why });
+            self.cases.insert(name.to_owned(), CostFigure { cost: *cost, why });
         }
         let compiler = Command::new("rustc").arg("--version").output();
         let compiler = compiler.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -134,6 +133,7 @@ impl CostFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::cases::CASES;
 
     fn cost(instructions: f64) -> RequestCost {
         RequestCost { instructions, misses: [1.0, 20.0, 0.5] }
@@ -154,12 +154,13 @@ mod tests {
         let folder = crate::scratch::Scratch::new("cost-figures").expect("a folder");
         let file = folder.path().join("cost.toml");
         let mut figures = CostFigures::default();
-        assert!(!figures.has("log") && !figures.is_dearer("log", &cost(1000.0)));
-        figures.update(&[("log", cost(1000.0))], None, &file).expect("it is new");
-        assert!(!figures.is_dearer("log", &cost(1009.0)) && figures.is_dearer("log", &cost(1011.0)));
-        let refused = figures.update(&[("log", cost(1011.0))], None, &file);
+        let log = CASES.iter().find(|case| case.name == "log").expect("it is one");
+        assert!(!figures.has("log") && !figures.is_dearer(log, &cost(1000.0)));
+        figures.update(&[(log, cost(1000.0))], None, &file).expect("it is new");
+        assert!(!figures.is_dearer(log, &cost(1009.0)) && figures.is_dearer(log, &cost(1011.0)));
+        let refused = figures.update(&[(log, cost(1011.0))], None, &file);
         assert!(refused.is_err_and(|why| why.contains("--why")));
-        figures.update(&[("log", cost(1011.0))], Some("more"), &file).expect("there is a reason");
+        figures.update(&[(log, cost(1011.0))], Some("more"), &file).expect("there is a reason");
         let read = CostFigures::read(&file).expect("it was written");
         assert_eq!(read.cases["log"].why.as_deref(), Some("more"));
     }

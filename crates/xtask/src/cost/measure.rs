@@ -6,24 +6,28 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::cases::{CostCase, FILES_OF_CASES, ServerSide};
+use super::cases::{CostCase, ServerSide};
 use super::figures::RequestCost;
 use crate::scratch::Scratch;
 use crate::step;
 use crate::strangers::process::{Process, free_address};
 
-/// Requests of the short and of the long load. The difference has neither the handshake nor the first requests.
-const TINY: (u64, u64) = (100, 600);
-const LARGE: (u64, u64) = (10, 60);
+/// Requests of a short and of a long load. The difference has no handshake.
+const TINY: [u64; 2] = [20, 80];
+const LARGE: [u64; 2] = [10, 40];
+/// How often each load is sent: the median counts.
+const TIMES: usize = 5;
+/// Pause of client and server before they send. Without it, data may arrive before the proxy waits for it, which saves a
+/// wake-up.
+const PAUSE: &str = "4ms";
+/// Threads whose counts are looked at.
+const THREADS_MAX: usize = 16;
 const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// Measures a case.
 pub(super) fn measure(program: &Path, case: &CostCase) -> Result<RequestCost, String> {
-    let scratch = Scratch::new("cost")?;
+    let scratch = Scratch::new(&format!("cost-{}", case.name))?;
     let folder = scratch.path();
-    for (name, length) in FILES_OF_CASES {
-        put(&folder.join(name), &"x".repeat(length))?;
-    }
     let mut origin = Command::new(program);
     origin.args(["origin", "--workers", "1", "--listen", "127.0.0.1:0"]);
     if case.server != ServerSide::Http1 {
@@ -37,32 +41,45 @@ pub(super) fn measure(program: &Path, case: &CostCase) -> Result<RequestCost, St
     let counts = folder.join("counts");
     let mut run = Command::new("valgrind");
     // Counting begins with the first load, so that the start is fast.
-    run.args(["--tool=callgrind", "--instr-atstart=no", "--cache-sim=yes"]);
+    run.args(["--tool=callgrind", "--instr-atstart=no", "--cache-sim=yes", "--separate-threads=yes"]);
     // The sizes of one machine's caches, so that figures of others compare.
     run.args(["--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"]);
     run.arg(format!("--callgrind-out-file={}", counts.display())).arg(program);
     let proxy = Process::start("proxy", run.args(["run", "--config"]).arg(&file), folder)?;
     let proxy = proxy.listening_on(address)?;
-    let (few, many) = if case.is_large { LARGE } else { TINY };
-    load(program, case, address, few)?;
+    let loads = if case.is_large { LARGE } else { TINY };
+    load(program, case, address, loads[0])?;
     tell(&proxy, &["instrumentation", "on"])?;
     // Code is translated again for counting.
-    load(program, case, address, few)?;
+    load(program, case, address, loads[0])?;
     tell(&proxy, &["zero"])?;
-    load(program, case, address, few)?;
-    tell(&proxy, &["dump"])?;
-    load(program, case, address, many)?;
-    tell(&proxy, &["dump"])?;
+    for requests in loads.into_iter().flat_map(|requests| [requests; TIMES]) {
+        load(program, case, address, requests)?;
+        tell(&proxy, &["dump"])?;
+    }
     proxy.signal("-TERM")?;
     proxy.finish(END_LIMIT)?;
-    let of_dump = |number: u32| {
-        let path = counts.with_extension(number.to_string());
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        read(&text).ok_or_else(|| format!("{} has no sums of all events", path.display()))
-    };
-    let (first, second) = (of_dump(1)?, of_dump(2)?);
-    let each = |event: usize| second[event].saturating_sub(first[event]) as f64 / (many - few) as f64;
+    let dumps = (1..=2 * TIMES).map(|number| of_dump(&counts, number)).collect::<Result<Vec<_>, String>>()?;
+    let (short, long) = dumps.split_at(TIMES);
+    let more = (loads[1] - loads[0]) as f64;
+    let each = |event: usize| median(long, event).saturating_sub(median(short, event)) as f64 / more;
     Ok(RequestCost { instructions: each(0), misses: [each(1), each(2), each(3)] })
+}
+
+/// The sums of a dump, of the thread with the most instructions: the worker.
+fn of_dump(counts: &Path, number: usize) -> Result<[u64; 4], String> {
+    let of_thread = |thread: usize| {
+        let path = counts.with_extension(format!("{number}-{thread:02}"));
+        read(&fs::read_to_string(path).ok()?)
+    };
+    let busiest = (1..=THREADS_MAX).filter_map(of_thread).max();
+    busiest.ok_or_else(|| format!("Callgrind has written no dump {number} with sums of all events"))
+}
+
+fn median(dumps: &[[u64; 4]], event: usize) -> u64 {
+    let mut counts: Vec<u64> = dumps.iter().map(|dump| dump[event]).collect();
+    counts.sort_unstable();
+    counts[counts.len() / 2]
 }
 
 fn put(path: &Path, text: &str) -> Result<(), String> {
@@ -89,12 +106,18 @@ fn load(program: &Path, case: &CostCase, address: SocketAddr, requests: u64) -> 
     let scheme = if case.listen.is_empty() { "http" } else { "https" };
     let mut command = Command::new(program);
     command.args(["load", "--json", "-c", "1", "-n", &requests.to_string(), "--timeout", "60s"]);
-    command.args(case.flags).arg(format!("{scheme}://{address}{}", case.path));
+    command.args(["--think-time", PAUSE]).args(case.flags);
+    command.arg(format!("{scheme}://{address}{}?delay={PAUSE}", case.path));
     let output = command.output().map_err(|error| format!("`{}`: {error}", step::shown(&command)))?;
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    if told["requests"].as_u64() != Some(requests) || told["errors"] != 0 {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: `{}`: {errors}{told}", case.name, step::shown(&command)));
+    let failed = told["errors"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64());
+    if told["requests"].as_u64() != Some(requests)
+        || failed.sum::<u64>() > 0
+        || told["statuses"]["200"] != requests
+    {
+        let (errors, statuses) = (&told["errors"], &told["statuses"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: `{}`: {said}{statuses} {errors}", case.name, step::shown(&command)));
     }
     Ok(())
 }
@@ -139,6 +162,8 @@ mod tests {
         let dump = "version: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\nfn=(1) a\n1 2\nsummary: 900 200 100 5 6 7 1 2\n";
         assert_eq!(read(dump), Some([900, 5, 13, 3]));
         assert_eq!(read("events: Ir\nsummary: 900\n"), None);
+        let of = |count: u64| [count, 0, 0, 0];
+        assert_eq!(median(&[of(7), of(900), of(6), of(5), of(8)], 0), 7);
     }
 
     #[test]
