@@ -39,6 +39,7 @@ pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Bo
         ports: (80, 443),
         has_automatic_tls: true,
         has_redirects: true,
+        has_access_logs: sites::have_access_logs(&tree),
         secured: Vec::new(),
     };
     adapter.all(&tree);
@@ -51,6 +52,8 @@ struct CaddyAdapter<'s> {
     ports: (u16, u16),
     has_automatic_tls: bool,
     has_redirects: bool,
+    /// Whether some site is logged. Others are not, then.
+    has_access_logs: bool,
     secured: Vec<sites::SecuredSite>,
 }
 

@@ -185,10 +185,12 @@ impl<'s> Sheet<'s> {
             if !cited.contains(&number) && !noted.contains(&number) {
                 let (mut kind, mut why, mut instead) = by_name(&place.name, &place.text);
                 let inner = number + 1..number + 1 + place.inner;
-                let has_content = cited.range(inner.clone()).next().is_some()
-                    || noted.range(inner).any(|inner| !noted_refused.contains(inner));
-                if kind >= RemarkKind::Unused && has_content {
-                    why = "what is in it is taken over".to_owned();
+                let is_cited = cited.range(inner.clone()).next().is_some();
+                if kind >= RemarkKind::Unused
+                    && (is_cited || noted.range(inner).any(|inner| !noted_refused.contains(inner)))
+                {
+                    let what = if is_cited { "is taken over" } else { "has remarks of its own" };
+                    why = format!("what is in it {what}");
                     (kind, instead) = (RemarkKind::NeedsNothing, String::new());
                 }
                 is_refused = matches!(kind, RemarkKind::Unused | RemarkKind::Refused);

@@ -53,7 +53,7 @@ pub use old::{OldConfiguration, OldDoor, OldFile, OldFileKind, OldServer, Statem
 pub use report::{DifferenceCause, ProofEvidence, ProofReport, ProofSetting, Verdict, report};
 pub use request::{MARK, OriginBehaviour, ProofRequest, RequestRow, SHARE, WEBSOCKET_ACCEPT, readiness};
 pub use shown::{ShownLine, ShownOutcome, ShownServer};
-pub use stand_in::{BlockMark, Original, Replaced, StandIns, USERS, files};
+pub use stand_in::{BlockMark, Original, Replaced, StandIns, THEIR_LOG, USERS, files};
 pub use text::text;
 
 /// A proxy whose configurations can be proved.

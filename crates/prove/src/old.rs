@@ -170,7 +170,22 @@ impl OldConfiguration {
 
     /// Whether the numbers of logged requests are known of the old program.
     pub fn has_log(&self) -> bool {
-        self.peer == OldProxy::Nginx && self.any(&|statement| statement.name == "access_log")
+        match self.peer {
+            OldProxy::Nginx => self.any(&|statement| statement.name == "access_log"),
+            // A `log` among global options is that of the process.
+            OldProxy::Caddy => {
+                let sites = self.statements.iter().filter(|statement| statement.name != "{");
+                sites.flat_map(Statement::inner).any(|inner| inner.name == "log")
+            }
+            OldProxy::Haproxy => {
+                let is_partial = |statement: &Statement| {
+                    ["no log", "option dontlog-normal"].contains(&statement.text().as_str())
+                };
+                let sections = self.statements.iter().filter(|statement| statement.name == "defaults");
+                sections.flat_map(Statement::inner).any(|inner| inner.name == "log") && !self.any(&is_partial)
+            }
+            _ => false,
+        }
     }
 
     /// Whether some statement, at any depth, is such a one.

@@ -161,8 +161,7 @@ pub fn report(evidence: ProofEvidence<'_>) -> ProofReport {
         };
         if request.row == RequestRow::Alone && !evidence.closed.contains(&request.door) && !is_foreign {
             let found = comparer.compare(request, their, our);
-            let is_read = |outcome: &ProofOutcome| !matches!(outcome.answer.status, 0 | 400);
-            if found.is_empty() && is_read(their) && is_read(our) {
+            if found.is_empty() && is_logged_alike(old.peer, request, their, our) {
                 differences.extend(logged(&evidence, request.number));
             }
             differences.extend(found);
@@ -226,6 +225,21 @@ fn refused(
         (place, format!("`vanward adapt` does not take it over, and no request shows the effect: {why}"))
     });
     listed.collect()
+}
+
+/// Whether both proxies should log a request if one does: the answers are equal, not only excused.
+fn is_logged_alike(peer: OldProxy, request: &ProofRequest, their: &ProofOutcome, our: &ProofOutcome) -> bool {
+    let status = our.answer.status;
+    let is_read_alike = match peer {
+        // Paths are compared as they were sent, and logs chosen by hosts as they were sent.
+        OldProxy::Haproxy => !["//", "%"].iter().any(|text| request.path().contains(text)),
+        OldProxy::Caddy => request.host == request.host.to_ascii_lowercase(),
+        _ => true,
+    };
+    is_read_alike
+        && !matches!(status, 0 | 400)
+        && their.answer.status == status
+        && their.seen.len() == our.seen.len()
 }
 
 /// Compares whether a request was logged.

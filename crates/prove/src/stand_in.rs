@@ -21,6 +21,9 @@ const INNER_MAX: u8 = 14;
 /// A server of a protocol without a stand-in.
 pub(crate) const NOWHERE: &str = "127.0.0.1:1";
 
+/// The old program's access log, below the folder of a proof.
+pub const THEIR_LOG: &str = "logged.log";
+
 /// A user and a password that the stand-in of each file of users has: `alice` and `secret`.
 pub const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
 /// As [`USERS`], with a hash that Traefik knows.

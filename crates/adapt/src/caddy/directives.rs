@@ -406,7 +406,7 @@ impl<'s> CaddyAdapter<'s> {
 
     /// Sets a fixed response, which ends the processing.
     pub(super) fn done(&mut self, directive: &Directive, answer: DraftValue, made: &mut CaddyDraft<'s>) {
-        made.outcome.options.keep(&["auth", "response_headers", "forward_auth"]);
+        made.outcome.options.keep(&["auth", "response_headers", "forward_auth", "access_log"]);
         made.outcome.options.set("respond", answer, from(directive));
         made.is_done = true;
     }
@@ -574,7 +574,7 @@ impl<'s> CaddyAdapter<'s> {
                 let mut pairs =
                     vec![("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
                 pairs.extend(groups.map(|groups| ("pattern".to_owned(), groups.pattern.into())));
-                made.outcome.options.keep(&["auth", "response_headers"]);
+                made.outcome.options.keep(&["auth", "response_headers", "access_log"]);
                 made.outcome.options.set("redirect", DraftValue::Table(pairs), from(directive));
                 made.is_done = true;
             }

@@ -154,7 +154,7 @@ impl<'s> CaddyAdapter<'s> {
             }
             let tables = self.routes_at(site, has_tls);
             let named = tables.into_iter().filter_map(|table| within(table, &names));
-            made.push((address, named.collect()));
+            made.push((address, reached(named)));
         }
     }
 
@@ -171,6 +171,7 @@ impl<'s> CaddyAdapter<'s> {
         }
         let steps = sorted(site.block, &named);
         let schema = self.sheet.definitions.schema();
+        let is_unlogged = self.has_access_logs && !is_logged(site.block);
         let found = rules::routes(&tests, &schema, &mut |holds| {
             let outcome = RegionOutcome { from: from(site.head), options: DraftTable::default() };
             let mut made = CaddyDraft {
@@ -186,6 +187,10 @@ impl<'s> CaddyAdapter<'s> {
                 has_tls,
                 is_done: false,
             };
+            if is_unlogged {
+                let why = vec![StatementOrigin::Default("the site has no `log`")];
+                made.outcome.options.set("access_log", false, why);
+            }
             self.go(&steps, &named, holds, &mut made);
             if let Some(application) = made.application.take() {
                 php::answer(application, &mut made);
@@ -272,6 +277,11 @@ impl<'s> CaddyAdapter<'s> {
             if !has_all && !tables.iter().any(|table| table.get("host").is_none()) {
                 tables.push(redirect_to_https("", Vec::new()));
             }
+        }
+        let all = redirects.iter_mut().flat_map(|(_, tables)| tables).filter(|_| self.has_access_logs);
+        for table in all {
+            let why = vec![StatementOrigin::Default("redirects of automatic HTTPS have no log")];
+            table.set("access_log", false, why);
         }
         redirects
     }
@@ -397,7 +407,12 @@ impl<'s> CaddyAdapter<'s> {
                     None => self.unread(option),
                 },
                 "servers" => option.inner().iter().for_each(|inner| self.option_of_servers(inner)),
-                "log" => self.log(option),
+                "log" if self.has_access_logs => self.log(option),
+                "log" => {
+                    let why = "it is the log of the process, and no site has an access log";
+                    self.sheet.needless(option.number, why);
+                    option.inner().iter().for_each(|inner| self.sheet.needless(inner.number, why));
+                }
                 _ => {}
             }
         }
@@ -460,6 +475,16 @@ impl<'s> CaddyAdapter<'s> {
     }
 }
 
+/// Whether requests of some site are logged.
+pub(super) fn have_access_logs(tree: &[Directive]) -> bool {
+    let mut sites = tree.iter().filter(|directive| directive.name != "{" && !directive.name.starts_with('('));
+    sites.any(|directive| directive.name == "log" || is_logged(directive.inner()))
+}
+
+fn is_logged(block: &[Directive]) -> bool {
+    block.iter().any(|directive| directive.name == "log")
+}
+
 /// The redirect of automatic HTTPS.
 fn redirect_to_https(port: &str, mut origins: Vec<StatementOrigin>) -> DraftTable {
     origins.push(StatementOrigin::Default("automatic HTTPS"));
@@ -470,7 +495,6 @@ fn redirect_to_https(port: &str, mut origins: Vec<StatementOrigin>) -> DraftTabl
     table
 }
 
-/// Whether the `host` of a route takes a host, also by a pattern such as `*.example.com`.
 /// Restricts a route to the hosts of its site. `None` if its own hosts are none of them: no request reaches it.
 fn within(mut table: DraftTable, names: &[String]) -> Option<DraftTable> {
     if names.is_empty() {
@@ -509,6 +533,20 @@ fn within(mut table: DraftTable, names: &[String]) -> Option<DraftTable> {
     (!both.is_empty()).then_some(table)
 }
 
+/// Leaves out routes behind one with the same conditions.
+fn reached(tables: impl Iterator<Item = DraftTable>) -> Vec<DraftTable> {
+    const CONDITIONS: [&str; 7] = ["host", "path", "methods", "headers", "query", "clients", "when"];
+    let mut reached: Vec<DraftTable> = Vec::new();
+    for table in tables {
+        let is_same = |known: &DraftTable| CONDITIONS.iter().all(|key| known.get(key) == table.get(key));
+        if !reached.iter().any(is_same) {
+            reached.push(table);
+        }
+    }
+    reached
+}
+
+/// Whether the `host` of a route takes a host, also by a pattern such as `*.example.com`.
 fn is_served(written: Option<&DraftValue>, host: &str) -> bool {
     match written {
         Some(DraftValue::Text(known)) => {

@@ -456,6 +456,33 @@ fn a_site_with_a_name_has_certificates_and_redirects() {
 }
 
 #[test]
+fn a_matcher_for_all_hosts_of_its_site_leaves_no_second_route() {
+    let text = "http://*.a.example {\n @all host *.a.example\n handle @all {\n respond 201\n }\n handle {\n respond 404\n }\n}\n";
+    let adapted = adapt(text, "C", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
+    assert_eq!(routes(&adapted), ["host = \"*.a.example\"; respond = { status = 201 }"]);
+}
+
+#[test]
+fn sites_without_a_log_are_not_logged_if_others_are() {
+    let sites =
+        "http://a.example {\n log\n log_skip /up\n respond 201\n}\nhttp://b.example {\n respond 202\n}\n";
+    let adapted = checked(sites);
+    assert!(adapted.toml.contains("[log]"), "{}", adapted.toml);
+    assert_eq!(
+        routes(&adapted),
+        [
+            "host = \"a.example\"; path = \"~ (?i)/up\"; access_log = false; respond = { status = 201 }",
+            "host = \"a.example\"; respond = { status = 201 }",
+            "host = \"b.example\"; access_log = false; respond = { status = 202 }",
+        ]
+    );
+    // The log of the process is none of requests.
+    let adapted =
+        checked("{\n log {\n output file /var/log/caddy.log\n }\n}\nhttp://b.example {\n respond 202\n}\n");
+    assert!(!adapted.toml.contains("[log]") && !adapted.toml.contains("access_log"), "{}", adapted.toml);
+}
+
+#[test]
 fn hosts_of_matchers_narrow_those_of_their_site() {
     let text = "*.a.example, b.example {\n tls c.pem k.pem\n @one host one.a.example\n @sub host *.sub.a.example\n \
                 @other host c.test\n respond @one 201\n respond @other 202\n respond @sub 203\n}\n";

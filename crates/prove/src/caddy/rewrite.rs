@@ -6,7 +6,7 @@ use adapt::statements::Statement;
 
 use super::{PLACES, Ports, addresses, is_definition, is_site, parts, upstream};
 use crate::old::{OldConfiguration, StatementPlace, split_port};
-use crate::stand_in::{self, BlockMark, Original, Replaced, StandIns};
+use crate::stand_in::{self, BlockMark, Original, Replaced, StandIns, THEIR_LOG};
 
 /// The field of the response with the marks.
 const REACHED: &str = "X-Vanward-Reached";
@@ -36,7 +36,7 @@ const OF_THE_PROCESS: [&str; 22] = [
     "persist_config",
 ];
 /// Directives that are left out.
-const LEFT_OUT: [&str; 5] = ["bind", "tls", "log", "import", "log_append"];
+const LEFT_OUT: [&str; 4] = ["bind", "tls", "import", "log_append"];
 
 pub(crate) fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original {
     let made = Original { text: String::new(), lines: Vec::new(), marks: Vec::new(), replaced: Vec::new() };
@@ -120,6 +120,14 @@ impl CaddyWriter<'_> {
         self.mark(site, "");
         self.field();
         self.block(site);
+        if site.inner().iter().all(|inner| inner.name != "handle_errors") {
+            // Errors leave the fields of the response out. Without another handler, the status stays as it is.
+            self.line("handle_errors {", None);
+            self.depth += 1;
+            self.field();
+            self.depth -= 1;
+            self.line("}", None);
+        }
         self.depth -= 1;
         self.line("}", Some(place));
     }
@@ -155,6 +163,9 @@ impl CaddyWriter<'_> {
         if LEFT_OUT.contains(&name) || is_definition(directive) {
             return;
         }
+        if name == "log" {
+            return self.access_log(directive);
+        }
         if self.stand_ins.is_rejected(directive) {
             let place = StatementPlace::of(directive).to_string();
             return self.replaced(place, "left out: the installed caddy does not accept it");
@@ -177,6 +188,25 @@ impl CaddyWriter<'_> {
             self.mark(directive, first);
         }
         self.whole(directive);
+    }
+
+    /// Writes the access log of a site to a file. It has the numbers of requests, among their fields.
+    fn access_log(&mut self, log: &Statement) {
+        let place = StatementPlace::of(log);
+        self.line("log {", Some(place.clone()));
+        self.depth += 1;
+        for inner in
+            log.inner().iter().filter(|inner| inner.name == "hostnames" || inner.name == "no_hostname")
+        {
+            self.whole(inner);
+        }
+        let file = format!("{}/{THEIR_LOG}", self.stand_ins.folder);
+        self.replaced("`log`", file.clone());
+        for line in [&format!("output file {file} {{"), "\troll_disabled", "}", "format json"] {
+            self.line(line, Some(place.clone()));
+        }
+        self.depth -= 1;
+        self.line("}", Some(place));
     }
 
     /// Writes a statement with its block, and with stand-ins.

@@ -31,6 +31,9 @@ const OF_CGI: [&str; 25] = [
     "gateway_interface",
     "redirect_status",
 ];
+
+const BEHIND_SCRIPT: &str = "scripts with a path behind them";
+
 /// The rule by which a parameter may differ.
 pub(super) fn of_parameter(
     request: &ProofRequest,
@@ -44,16 +47,19 @@ pub(super) fn of_parameter(
         "server_software" | "remote_port" | "server_name" if !ours.is_empty() => {
             "parameters of the proxy and the connection"
         }
-        "document_uri" | "script_name" | "script_filename" | "path_info"
-            if request.path().contains(".php") =>
+        "document_uri" | "script_name" | "script_filename"
+            if has_path_behind(request) && (is_longer(theirs, ours) || is_longer(ours, theirs)) =>
         {
-            "scripts with a path behind them"
+            BEHIND_SCRIPT
         }
-        "document_uri" if is_longer(theirs, ours) => "scripts with a path behind them",
+        "path_info" if has_path_behind(request) && (ends_with(theirs, ours) || ends_with(ours, theirs)) => {
+            BEHIND_SCRIPT
+        }
+        "document_uri" if is_longer(theirs, ours) => BEHIND_SCRIPT,
         "path_info" | "query_string" if merged(theirs) == merged(ours) => {
             "paths are read with escapes decoded and repeated slashes merged"
         }
-        "ssl_cipher" if theirs.len() == 1 && ours.len() == 1 => {
+        "ssl_cipher" if is_cipher(theirs) && is_cipher(ours) => {
             "the cipher suite that a client and a proxy agree on"
         }
         "content_type"
@@ -75,7 +81,23 @@ pub(super) fn of_parameter(
     })
 }
 
-/// Whether our path is theirs with more behind it.
-fn is_longer(theirs: &[String], ours: &[String]) -> bool {
-    matches!((theirs, ours), ([their], [our]) if our.strip_prefix(their.as_str()).is_some_and(|rest| rest.starts_with('/')))
+/// Whether the request has a path behind its script, which configurations of nginx often take for a part of the script.
+fn has_path_behind(request: &ProofRequest) -> bool {
+    request.path().contains(".php/")
+}
+
+/// Whether the second path is the first with more behind it.
+fn is_longer(first: &[String], second: &[String]) -> bool {
+    matches!((first, second), ([first], [second]) if second.strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Whether the first path ends with the second. A missing one is empty.
+fn ends_with(first: &[String], second: &[String]) -> bool {
+    let text = |values: &[String]| values.first().cloned().unwrap_or_default();
+    first.len() <= 1 && second.len() <= 1 && text(first).ends_with(&text(second))
+}
+
+/// Whether it is a cipher suite, as OpenSSL and RFC 8446 name those that both sides have.
+fn is_cipher(values: &[String]) -> bool {
+    matches!(values, [name] if name.starts_with("TLS_") || name.starts_with("ECDHE-"))
 }

@@ -142,6 +142,23 @@ fn differences_are_found() {
 }
 
 #[test]
+fn a_script_may_only_differ_by_the_path_behind_it() {
+    let rows = [
+        ("/a.php/b", "script_name: /a.php/b", "script_name: /a.php\npath_info: /b", 0),
+        ("/a.php/b", "script_name: /a.php\npath_info: /b", "script_name: /a.php/b", 0),
+        ("/a.php", "script_name: /a.php", "script_name: /b.php", 1),
+        ("/a.php/b", "script_name: /a.php/b", "script_name: /c.php\npath_info: /b", 1),
+        ("/a.php/b", "path_info: /b", "path_info: /c", 1),
+        ("/a", "ssl_cipher: TLS_AES_128_GCM_SHA256", "ssl_cipher: TLS_AES_256_GCM_SHA384", 0),
+        ("/a", "ssl_cipher: TLS_AES_128_GCM_SHA256", "ssl_cipher: TLSv1.3", 1),
+    ];
+    for (target, theirs, ours, count) in rows {
+        let [their, our] = [theirs, ours].map(|lines| outcome(200, HEAD, "a", &[(0, target, lines)]));
+        assert_eq!(compared(target, &their, &our).0.len(), count, "{theirs:?} {ours:?}");
+    }
+}
+
+#[test]
 fn differences_without_a_meaning_are_counted_by_rule() {
     let rows: Vec<(&str, ProofOutcome, ProofOutcome, Vec<&str>)> = vec![
         // The stand-ins of both proxies mean the same.

@@ -70,7 +70,9 @@ pub(crate) fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original
     }
     let marks: String =
         (0..writer.made.marks.len()).map(|number| format!("%[var(txn.proof_{number})]")).collect();
-    let line = format!("    log global\n    log-format \"proof %[var(txn.proof)]|{marks}\"\n");
+    let line = format!(
+        "    log global\n    log-format \"proof %[var(txn.proof)]|{marks}|%[var(txn.proof_level)]\"\n"
+    );
     let mut made = writer.made;
     for place in formats.into_iter().rev() {
         let before = made.text[..place].matches('\n').count();
@@ -168,6 +170,12 @@ impl HaproxyWriter<'_> {
             let condition = words.iter().fold(String::new(), |text, word| text + " " + &quoted(word));
             let kind = if name == "http-response" { "http-response" } else { "http-request" };
             self.mark(written, Vec::new(), kind, &condition);
+            if line.word(0) == "set-log-level" {
+                // A silent request would hide its marks, so the log gets the level.
+                let level = line.word(1);
+                let text = format!("    {kind} set-var(txn.proof_level) str({level}){condition}");
+                return self.line(&text, Some(StatementPlace::of(written)));
+            }
         }
         self.plain(&line);
     }

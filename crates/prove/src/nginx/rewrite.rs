@@ -6,7 +6,7 @@ use adapt::statements::Statement;
 
 use crate::old::{OldConfiguration, StatementPlace, split_port};
 use crate::request::MARK;
-use crate::stand_in::{self, BlockMark, NOWHERE, Original, Replaced, StandIns};
+use crate::stand_in::{self, BlockMark, NOWHERE, Original, Replaced, StandIns, THEIR_LOG};
 
 /// Statements about the process, its logs and its sockets.
 const OF_THE_PROCESS: [&str; 26] = [
@@ -145,7 +145,7 @@ impl NginxWriter<'_> {
         if statement.word(0) != "off" {
             let condition = statement.words.iter().find(|word| word.starts_with("if="));
             let condition = condition.map(|condition| format!(" {}", quoted(condition))).unwrap_or_default();
-            let line = format!("access_log {}/logged.log vanward_logged{condition};", self.stand_ins.folder);
+            let line = format!("access_log {}/{THEIR_LOG} vanward_logged{condition};", self.stand_ins.folder);
             self.line(&line, Some(StatementPlace::of(statement)));
         }
         self.log_of_reached();

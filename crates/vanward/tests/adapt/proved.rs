@@ -57,6 +57,18 @@ const CADDY: &str = "http://example.com {
 }
 ";
 
+/// A site with an access log, and one without.
+const CADDY_LOG: &str = "http://example.com {
+    log
+    skip_log /health
+    respond /health 204
+    reverse_proxy 10.0.0.1:3000
+}
+http://quiet.example.com {
+    reverse_proxy 10.0.0.3:8080
+}
+";
+
 const VARNISH: &str = "vcl 4.1;
 backend site { .host = \"10.0.0.1\"; .port = \"3000\"; }
 backend api { .host = \"10.0.0.3\"; .port = \"8080\"; }
@@ -411,6 +423,7 @@ fn what_a_proof_found_is_right_now() {
         ("nginx", "nginx", NGINX_TLS),
         ("nginx", "nginx", NGINX_PHP),
         ("caddy", "caddy", CADDY_HTTPS),
+        ("caddy", "caddy", CADDY_LOG),
         ("varnish", "varnishd", VARNISH_CACHE),
     ] {
         if is_there(program) {
@@ -500,6 +513,14 @@ fn what_is_not_taken_over_is_not_proved_unless_a_request_shows_it() {
 
 #[test]
 fn a_request_that_only_one_of_them_logs_is_found() {
+    if is_there("haproxy") {
+        let silent = "    http-request set-log-level silent if { path_beg /health }\n    acl inside";
+        let text = HAPROXY.replace("    mode http\n", "    mode http\n    log global\n");
+        let text = format!("global\n    log /dev/log local0\n{}", text.replace("    acl inside", silent));
+        proved("haproxy", &text, None).with_code(0);
+        let logged = ("access_log = false", "access_log = true");
+        found("haproxy", &text, logged, "the line in the access log", false, 11);
+    }
     if !is_there("nginx") {
         return;
     }
@@ -603,6 +624,8 @@ fn planted_mistakes_in_translations_of_caddy_and_varnish_are_found() {
     if is_there("caddy") {
         let lost = ("respond = { status = 403 }", "upstream = \"10.0.0.1-3000\"");
         found("caddy", CADDY, lost, "the status", true, 4);
+        let logged = ("access_log = false", "access_log = true");
+        found("caddy", CADDY_LOG, logged, "the line in the access log", false, 3);
     }
     if is_there("varnishd") {
         let lost = ("respond = { status = 403 }", "upstream = \"site\"");

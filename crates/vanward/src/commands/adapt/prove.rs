@@ -279,7 +279,7 @@ async fn prove_it(
         ours: (&bench.ours, &ours),
         marks: &original.marks,
         reached: &programs::reached(asked.peer, &folder, &theirs),
-        logged: (old.has_log() && bench.candidate.has_log).then(|| programs::logged(&folder)),
+        logged: (old.has_log() && bench.candidate.has_log).then(|| programs::logged(old.peer, &folder)),
         replaced,
         closed: &bench.candidate.closed,
         lacks: asked.capture.map(lacks_of).unwrap_or_default(),

@@ -14,6 +14,8 @@ const START_MAX: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// How long a program may take to end.
 const END_MAX: Duration = Duration::from_secs(60);
+/// HAProxy's standard output.
+const HAPROXY_LOG: &str = "haproxy.out";
 
 /// Finds a program on PATH, or where Debian keeps those of administrators.
 pub(super) fn installed(program: &str) -> Option<PathBuf> {
@@ -318,19 +320,20 @@ fn with_parent(command: Vec<String>) -> Vec<String> {
 }
 
 /// Returns the numbers of requests in the access logs of the old program and of Vanward.
-pub(super) fn logged(folder: &Path) -> [BTreeSet<usize>; 2] {
-    ["logged.log", prove::OUR_LOG].map(|log| {
+pub(super) fn logged(peer: OldProxy, folder: &Path) -> [BTreeSet<usize>; 2] {
+    let theirs = if peer == OldProxy::Haproxy { HAPROXY_LOG } else { prove::THEIR_LOG };
+    // Lines of JSON have all fields of the request.
+    let field = format!("\"{}\":[\"", prove::MARK);
+    [theirs, prove::OUR_LOG].map(|log| {
         let text = std::fs::read(folder.join(log)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         // Vanward escapes the space behind the number.
         let number = |line: &str| {
-            line.trim_start_matches("proof ")
-                .split(|letter: char| !letter.is_ascii_digit())
-                .next()?
-                .parse()
-                .ok()
+            let value = line.split_once(&field).map_or(line.trim_start_matches("proof "), |(_, value)| value);
+            value.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
         };
-        text.lines().filter_map(number).collect()
+        // HAProxy's level of a request.
+        text.lines().filter(|line| !line.ends_with("|silent")).filter_map(number).collect()
     })
 }
 
@@ -342,8 +345,7 @@ pub(super) fn reached(
 ) -> BTreeMap<usize, Vec<usize>> {
     let log = match peer {
         OldProxy::Nginx | OldProxy::Apache => "reached.log",
-        // Its standard output.
-        OldProxy::Haproxy => "haproxy.out",
+        OldProxy::Haproxy => HAPROXY_LOG,
         OldProxy::Traefik => {
             let of_field = |(name, _): &(String, String)| {
                 name.strip_prefix("x-vanward-reached-").and_then(|number| number.parse().ok())
