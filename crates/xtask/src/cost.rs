@@ -132,6 +132,12 @@ fn judged(figures: &CostFigures, measured: &[(&'static CostCase, RequestCost)]) 
             unknown.join(", ")
         ));
     }
+    if let Some(other) = figures.other_compiler()? {
+        say(format_args!(
+            "\nNot judged: the figures are of {other}. `cargo xtask cost --update` replaces them"
+        ));
+        return Ok(());
+    }
     let dearer = names(&|case, cost| figures.is_dearer(case, cost));
     if dearer.is_empty() {
         return Ok(());

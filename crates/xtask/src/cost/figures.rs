@@ -73,6 +73,12 @@ impl CostFigures {
         Some(cost.instructions / self.cases.get(name)?.cost.instructions)
     }
 
+    /// The compiler of the figures, if it is not the one of now.
+    pub(super) fn other_compiler(&self) -> Result<Option<&str>, String> {
+        let now = compiler()?;
+        Ok(Some(self.compiler.as_str()).filter(|known| now != *known))
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.cases.contains_key(name)
     }
@@ -110,9 +116,7 @@ impl CostFigures {
             let why = if is_dearer { why.map(str::to_owned) } else { known };
             self.cases.insert(name.to_owned(), CostFigure { cost: *cost, why });
         }
-        let compiler = Command::new("rustc").arg("--version").output();
-        let compiler = compiler.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        self.compiler = compiler.map_err(|error| format!("rustc --version: {error}"))?;
+        self.compiler = compiler()?;
         fs::write(file, self.print()).map_err(|error| format!("{FILE}: {error}"))
     }
 
@@ -128,6 +132,13 @@ impl CostFigures {
         }
         text
     }
+}
+
+/// The name and the version of the compiler.
+fn compiler() -> Result<String, String> {
+    let output = Command::new("rustc").arg("--version").output();
+    let output = output.map_err(|error| format!("rustc --version: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
