@@ -42,7 +42,8 @@ pub(crate) fn examine(statements: Vec<Statement>) -> OldConfiguration {
             old.sites.push(site);
         }
     }
-    for section in &statements {
+    let of_hosts = statements.iter().filter(|inner| inner.name == "<virtualhost>").flat_map(Statement::inner);
+    for section in statements.iter().chain(of_hosts) {
         for member in section.inner().iter().filter(|inner| inner.name == "balancermember") {
             if let Some((_, authority, port)) = server_of(member.word(0)) {
                 old.server(authority, port, Some(section.word(0).trim_end_matches('/')));

@@ -24,6 +24,9 @@ pub(crate) const NOWHERE: &str = "127.0.0.1:1";
 /// The old program's access log, below the folder of a proof.
 pub const THEIR_LOG: &str = "logged.log";
 
+/// A folder without files, for Apache.
+pub(crate) const NO_FILES: &str = "/none";
+
 /// A user and a password that the stand-in of each file of users has: `alice` and `secret`.
 pub const USERS: &str = "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n";
 /// As [`USERS`], with a hash that Traefik knows.
@@ -250,6 +253,9 @@ pub fn files(
     let named = requests.iter().map(ProofRequest::path).filter(|path| has_file(path));
     let inside: BTreeSet<&str> =
         ["/index.html", "/404.html"].into_iter().chain(front).chain(pages).chain(named).collect();
+    if old.peer == OldProxy::Apache {
+        add(stand_ins.file(&format!("{NO_FILES}/.keep")), "");
+    }
     for file in &old.files {
         let place = stand_ins.file(&file.path);
         match file.kind {

@@ -45,8 +45,13 @@ impl<'s> ApacheAdapter<'s> {
         let hosts: Vec<&Directive> =
             all.iter().filter(|directive| directive.name == "<virtualhost>").collect();
         let mut listeners: Vec<(String, Vec<StatementOrigin>, Vec<VirtualHost<'_>>)> = Vec::new();
+        let places = all.iter().chain(hosts.iter().flat_map(|host| host.inner()));
         let balancers: Vec<&Directive> =
-            all.iter().filter(|directive| directive.name.starts_with("<proxy")).collect();
+            places.filter(|directive| directive.name.starts_with("<proxy")).collect();
+        // A virtual host has balancers of its own: which one is meant is known if no other has the name.
+        let is_only =
+            |one: &&Directive| balancers.iter().filter(|other| other.words == one.words).count() == 1;
+        let balancers: Vec<&Directive> = balancers.iter().copied().filter(is_only).collect();
         let of_all: Vec<&Directive> =
             all.iter().filter(|directive| OF_ALL.contains(&directive.name.as_str())).collect();
         if !hosts.is_empty() {
@@ -123,6 +128,7 @@ impl<'s> ApacheAdapter<'s> {
             rules::routes(&tests, &schema, &mut |holds| self.judge(served, balancers, holds, has_tls));
         self.sheet.report(&found);
         for mut table in found.tables {
+            super::targets::replace_prefix(&mut table);
             if let Some(listener) = listener {
                 table.set_first("listener", listener.as_str());
             }

@@ -68,7 +68,9 @@ impl<'s> ApacheAdapter<'s> {
         if let Some((section, pass)) = own {
             let path = section.word(0);
             if section.name == "<location>" && section.words.len() == 1 {
-                return self.pass(pass, path, pass.word(0), balancers, keeps_host, made);
+                self.pass(pass, path, pass.word(0), balancers, keeps_host, made);
+                let reverse = last(section.inner(), "proxypassreverse");
+                return mapped_back(reverse, maps_cookies(section.inner()), made);
             }
             self.sheet.refuse(
                 pass.number,
@@ -89,7 +91,12 @@ impl<'s> ApacheAdapter<'s> {
                 }
                 Some(Ok(true)) if directive.name == "proxypass" => {
                     let (path, url) = (directive.word(0), directive.word(1));
-                    return self.pass(directive, path, url, balancers, keeps_host, made);
+                    self.pass(directive, path, url, balancers, keeps_host, made);
+                    let reverse = host.inner.iter().find(|reverse| {
+                        reverse.name == "proxypassreverse"
+                            && reverse.word(1).trim_end_matches('/') == url.trim_end_matches('/')
+                    });
+                    return mapped_back(reverse, maps_cookies(host.inner), made);
                 }
                 Some(Ok(true)) => return self.pass_match(directive, balancers, keeps_host, made),
                 Some(Err(_)) | None => {
@@ -144,6 +151,10 @@ impl<'s> ApacheAdapter<'s> {
             self.sheet.needless(keeps_host.number, "it is `host` of the upstream");
         }
         let target = if target.is_empty() && path == "/" { "/" } else { target.as_str() };
+        if target.ends_with('/') && !path.ends_with('/') {
+            let why = "its URL ends with a slash and its path does not: Apache sends `//`, and Vanward `/`";
+            self.sheet.differs(directive.number, why, "");
+        }
         if target != path {
             let pattern = format!("{}(.*)", values::escaped(path));
             made.options.extend("rewrite", ("pattern", pattern.into()), from(directive));
@@ -228,7 +239,8 @@ impl<'s> ApacheAdapter<'s> {
             table.push("servers", key.as_str().into(), from(directive));
         }
         if table.get("servers").is_none() {
-            let why = "the balancer has no servers in the file; its requests get 501";
+            let why =
+                "the balancer has no servers in the file, or another has its name; its requests get 501";
             self.sheet.refuse(directive.number, why, "write an [upstream.NAME] with its servers");
             return None;
         }
@@ -347,4 +359,58 @@ fn url_of(url: &str) -> Option<TargetUrl<'_>> {
     let is_host = rules::is_host(name) || bare.parse::<std::net::IpAddr>().is_ok();
     let has_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
     (is_host && has_port).then(|| TargetUrl { server: format!("{scheme}://{authority}"), path })
+}
+
+/// Maps Location of servers back if `reverse` says so. `maps_cookies`: paths of cookies, too.
+fn mapped_back(reverse: Option<&Directive>, maps_cookies: bool, made: &mut RegionOutcome) {
+    if made.options.get("upstream").is_none() {
+        return;
+    }
+    let changes_path = made.options.get("rewrite").is_some();
+    match reverse {
+        // Apache leaves paths as servers send them.
+        Some(reverse) => made.options.set("location", "absolute", from(reverse)),
+        None if changes_path => {
+            let why = vec![StatementOrigin::Default("no ProxyPassReverse is for it")];
+            made.options.set("location", false, why);
+        }
+        None => {}
+    }
+    if changes_path && !maps_cookies {
+        let why = vec![StatementOrigin::Default("no ProxyPassReverseCookiePath is for it")];
+        made.options.extend("cookies", ("path", false.into()), why);
+    }
+}
+
+fn maps_cookies(inner: &[Directive]) -> bool {
+    inner.iter().any(|directive| directive.name == "proxypassreversecookiepath")
+}
+
+/// Writes the rewrite of a route for a prefix without an expression, so that Location can be mapped back.
+pub(super) fn replace_prefix(table: &mut DraftTable) {
+    let text = |value: Option<&DraftValue>| match value {
+        Some(DraftValue::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let (Some(path), Some(pattern), Some(to)) = (
+        text(table.get("path")),
+        text(table.inner("rewrite", "pattern")),
+        text(table.inner("rewrite", "path")),
+    ) else {
+        return;
+    };
+    let (Some(prefix), Some(own), Some(to)) =
+        (path.strip_suffix('*'), pattern.strip_suffix("(.*)"), to.strip_suffix("$1"))
+    else {
+        return;
+    };
+    // The prefix may be longer than the path of `ProxyPass`.
+    let is_end = |end: &usize| prefix.is_char_boundary(*end) && values::escaped(&prefix[..*end]) == own;
+    let Some(end) = (0..=prefix.len()).find(is_end) else { return };
+    let new = format!("{to}{}", prefix[end..].replace('$', "$$"));
+    if new.starts_with("//") {
+        return;
+    }
+    table.remove_pairs("rewrite", &["pattern", "path"]);
+    table.extend("rewrite", ("path", new.into()), Vec::new());
 }

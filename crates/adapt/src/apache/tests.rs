@@ -30,7 +30,7 @@ fn the_sample_is_valid_and_whole() {
     let found = routes(&adapted);
     for route in [
         "path = \"= /.git\"; respond = { status = 403 }",
-        "rewrite = { pattern = \"/api/(.*)\", path = \"/v1/$1\" }",
+        "rewrite = { path = \"/v1/\" }",
         "redirect = { to = \"/new$1\", status = 301, pattern = \"/old(.*)\" }",
         "upstream = \"both\"",
     ] {
@@ -42,12 +42,35 @@ fn the_sample_is_valid_and_whole() {
 }
 
 #[test]
+fn locations_of_servers_are_mapped_back_where_apache_does_it() {
+    let (found, _) = site("ProxyPass / http://s:1/\nProxyPassReverse / http://s:1/");
+    assert!(found[0].contains("location = \"absolute\""), "{found:?}");
+    for other in ["ProxyPass / http://s:1/", "ProxyPass / http://s:1/\nProxyPassReverse / http://t/"] {
+        let (found, _) = site(other);
+        assert!(!found[0].contains("location"), "{found:?}");
+    }
+    let (_, adapted) = site("ProxyPass /a http://s:1/");
+    assert!(adapted.remarks.iter().any(|remark| remark.why.contains("Apache sends `//`")));
+}
+
+#[test]
+fn balancers_of_virtual_hosts() {
+    let inner = "<Proxy balancer://set>\nBalancerMember http://s:1\nBalancerMember http://s:2\n</Proxy>\nProxyPass / balancer://set/";
+    let (found, adapted) = site(inner);
+    assert_eq!(found, ["upstream = \"set\""], "{adapted:?}");
+    // Another virtual host has one of the same name.
+    let two = format!("{inner}\n</VirtualHost>\n<VirtualHost *:80>\nServerName b.example\n{inner}");
+    let (found, _) = site(&two);
+    assert!(found.iter().all(|route| route.contains("status = 501")), "{found:?}");
+}
+
+#[test]
 fn the_first_pass_whose_path_is_met_wins_and_paths_end_at_slashes() {
     let (found, _) = site("ProxyPass /a/b !\nProxyPass /a http://s:1/x\nProxyPass / http://s:2/");
     let at = |path: &str| found.iter().filter(|route| route.contains(&format!("path = \"{path}\""))).count();
     assert_eq!((at("= /a"), at("/a/*"), at("= /a/b"), at("/a/b/*")), (1, 1, 1, 1), "{found:#?}");
-    let rewritten = |route: &&String| route.contains("rewrite = { pattern = \"/a(.*)\", path = \"/x$1\" }");
-    assert_eq!(found.iter().filter(rewritten).count(), 2, "{found:#?}");
+    let rewritten = |path: &str| found.iter().any(|route| route.contains(&format!("rewrite = {{ {path} }}")));
+    assert!(rewritten("pattern = \"/a(.*)\", path = \"/x$1\"") && rewritten("path = \"/x/\""), "{found:#?}");
     assert_eq!(found.iter().filter(|route| route.contains("status = 404")).count(), 2, "{found:#?}");
     assert_eq!(found.last().map(String::as_str), Some("upstream = \"s-2\""));
 }

@@ -23,6 +23,7 @@ pub(super) fn known(name: &str, text: &str) -> Said {
         _ if is_in("http.routers") && lower.contains(".tls") => {
             needless("the listener has it for all routers")
         }
+        "service" if is_in("http.routers") => needless("no request of its router reaches it"),
         _ if is_in("tcp.routers") || is_in("tcp.services") => {
             needless("it is part of the definition of the router")
         }

@@ -8,10 +8,10 @@ use super::{is_at, listened, path_of, server_of};
 use crate::old::{OldConfiguration, StatementPlace};
 use crate::pattern::TextPattern;
 use crate::request::MARK;
-use crate::stand_in::{self, BlockMark, Original, Replaced, StandIns};
+use crate::stand_in::{self, BlockMark, NO_FILES, Original, Replaced, StandIns};
 
 /// Modules of Debian's package, in their order.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 24] = [
     "mpm_event",
     "authz_core",
     "authz_host",
@@ -32,6 +32,8 @@ const MODULES: [&str; 22] = [
     "slotmem_shm",
     "proxy_balancer",
     "lbmethod_byrequests",
+    "lbmethod_bytraffic",
+    "lbmethod_bybusyness",
     "socache_shmcb",
     "ssl",
 ];
@@ -72,6 +74,8 @@ pub(crate) fn original(old: &OldConfiguration, stand_ins: &StandIns) -> Original
         format!("DefaultRuntimeDir {folder}"),
         format!("ErrorLog {folder}/error.log"),
         "ServerName localhost".to_owned(),
+        // Vanward has no files of its own.
+        format!("DocumentRoot {}", stand_ins.file(NO_FILES)),
     ] {
         writer.line(&line, None);
     }

@@ -141,6 +141,9 @@ fn of_own(
         () if peer == OldProxy::Caddy && !is_read && our == 405 && (is_part(their) || their == 404) => {
             "files are only read, also those that are not there"
         }
+        () if peer == OldProxy::Apache && request.method == "OPTIONS" && (their, our) == (200, 404) => {
+            "files are only read, also those that are not there"
+        }
         () if peer == OldProxy::Nginx && !is_read && (their, our) == (405, 403) => {
             "methods that the counts of stub_status do not know get 403"
         }
@@ -316,9 +319,7 @@ pub(super) fn of_old_field(
         {
             "redirects to HTTPS have the fields of their route"
         }
-        "location" if old.peer == OldProxy::Apache && are_of_one_group(old, values.theirs, values.ours) => {
-            CHOICE
-        }
+        "location" if let Some(rule) = of_server_location(old, values) => rule,
         _ if old.peer == OldProxy::Traefik => return of_traefik_field(old, request, values),
         "location" if old.peer == OldProxy::Nginx && is_of_host(values.theirs, ours) => {
             "Location is mapped back where the host is rewritten"
@@ -611,6 +612,18 @@ pub(super) fn of_peer_server_field(
     }
 }
 
+/// The rule by which a Location of a server may differ.
+fn of_server_location(old: &OldConfiguration, values: &FieldValues<'_>) -> Option<&'static str> {
+    let FieldValues { theirs, ours, .. } = values;
+    match old.peer {
+        OldProxy::Apache | OldProxy::Traefik if are_of_one_group(old, theirs, ours) => Some(CHOICE),
+        OldProxy::Apache if merged(theirs) == merged(ours) => {
+            Some("repeated slashes and escapes in redirects")
+        }
+        _ => None,
+    }
+}
+
 const CHOICE: &str = "the choice among the servers of a group";
 
 /// Whether texts differ only in the server of a group that they name.
@@ -633,6 +646,9 @@ fn of_traefik_server_field(
     let is_set = |statement: &Statement| statement.name.eq_ignore_ascii_case(name);
     if old.any(&is_set) {
         return None;
+    }
+    if name == "host" && are_of_one_group(old, theirs, ours) {
+        return Some(CHOICE);
     }
     Some(match name {
         "x-real-ip" | "x-forwarded-server" | "x-forwarded-port" if ours.is_empty() => {
