@@ -4,12 +4,13 @@
 //! worker's tick supplies the time, so no clock is read here. For precise waits (pacing, delays) see `alarm`.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use slab::Slab;
 
 pub const TICK: Duration = Duration::from_millis(100);
@@ -152,6 +153,37 @@ pub struct Deadline {
     key: u32,
 }
 
+pin_project! {
+    /// A future within a limit. No `async fn`: that would hold the future twice, as its argument and as its variable.
+    pub struct Within<'d, F> {
+        deadline: &'d Deadline,
+        limit: Ticks,
+        is_armed: bool,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Within<'_, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.future.poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            // After the future: what is ready at the last moment still counts.
+            Poll::Pending => {
+                // Most steps are ready at once, and never arm the deadline.
+                if !std::mem::replace(this.is_armed, true) {
+                    this.deadline.set(*this.limit);
+                }
+                this.deadline.poll(context).map(|()| Err(Elapsed))
+            }
+        }
+    }
+}
+
 impl Deadline {
     /// Arms the deadline, and replaces an earlier time-out.
     pub fn set(&self, limit: Ticks) {
@@ -164,32 +196,15 @@ impl Deadline {
     }
 
     /// Runs a future until the armed deadline passes.
-    pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
-        let mut future = pin!(future);
-        poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            // After the future: what is ready at the last moment still counts.
-            Poll::Pending => self.poll(context).map(|()| Err(Elapsed)),
-        })
-        .await
+    #[inline]
+    pub fn guard<F: Future>(&self, future: F) -> Within<'_, F> {
+        Within { deadline: self, limit: Ticks::FOREVER, is_armed: true, future }
     }
 
     /// Runs a future for at most `limit`, counted from when it first has to wait.
-    pub async fn within<F: Future>(&self, limit: Ticks, future: F) -> Result<F::Output, Elapsed> {
-        let mut future = pin!(future);
-        let mut is_armed = false;
-        poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => {
-                // Most steps are ready at once, and never arm the deadline.
-                if !is_armed {
-                    self.set(limit);
-                    is_armed = true;
-                }
-                self.poll(context).map(|()| Err(Elapsed))
-            }
-        })
-        .await
+    #[inline]
+    pub fn within<F: Future>(&self, limit: Ticks, future: F) -> Within<'_, F> {
+        Within { deadline: self, limit, is_armed: false, future }
     }
 
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
