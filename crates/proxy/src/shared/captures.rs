@@ -13,6 +13,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Captured requests that wait to be written. With their heads, they take about 1 MiB.
 const QUEUE_MAX: usize = 1024;
+/// The same with bodies, which take at most 88 KiB each in base64: 11 MiB.
+const QUEUE_WITH_BODIES_MAX: usize = 128;
 
 /// All captures in progress.
 #[derive(Default)]
@@ -85,7 +87,7 @@ impl LiveCapture {
 impl Captures {
     /// Begins a capture of at most `requests_max` requests, with buffered bodies if `has_bodies`.
     pub fn begin(&self, routes: CapturedRoutes, requests_max: u64, has_bodies: bool) -> BegunCapture {
-        let (queue, requests) = channel(QUEUE_MAX);
+        let (queue, requests) = channel(if has_bodies { QUEUE_WITH_BODIES_MAX } else { QUEUE_MAX });
         let lost = Arc::<AtomicU64>::default();
         let id = CaptureId(self.last.fetch_add(1, Ordering::Relaxed));
         let left = AtomicU64::new(requests_max);
