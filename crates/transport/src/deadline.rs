@@ -155,7 +155,7 @@ pub struct Deadline {
 
 pin_project! {
     /// A future within a limit. No `async fn`: that would hold the future twice, as its argument and as its variable.
-    pub struct Within<'d, F> {
+    pub struct DeadlineFuture<'d, F> {
         deadline: &'d Deadline,
         limit: Ticks,
         is_armed: bool,
@@ -164,7 +164,7 @@ pin_project! {
     }
 }
 
-impl<F: Future> Future for Within<'_, F> {
+impl<F: Future> Future for DeadlineFuture<'_, F> {
     type Output = Result<F::Output, Elapsed>;
 
     #[inline]
@@ -197,14 +197,14 @@ impl Deadline {
 
     /// Runs a future until the armed deadline passes.
     #[inline]
-    pub fn guard<F: Future>(&self, future: F) -> Within<'_, F> {
-        Within { deadline: self, limit: Ticks::FOREVER, is_armed: true, future }
+    pub fn guard<F: Future>(&self, future: F) -> DeadlineFuture<'_, F> {
+        DeadlineFuture { deadline: self, limit: Ticks::FOREVER, is_armed: true, future }
     }
 
     /// Runs a future for at most `limit`, counted from when it first has to wait.
     #[inline]
-    pub fn within<F: Future>(&self, limit: Ticks, future: F) -> Within<'_, F> {
-        Within { deadline: self, limit, is_armed: false, future }
+    pub fn within<F: Future>(&self, limit: Ticks, future: F) -> DeadlineFuture<'_, F> {
+        DeadlineFuture { deadline: self, limit, is_armed: false, future }
     }
 
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Captured requests that wait to be written. With their heads, they take about 1 MiB.
 const QUEUE_MAX: usize = 1024;
-/// The same with bodies, which take at most 88 KiB each in base64: 11 MiB.
+/// Captured requests that wait with their bodies: each takes at most 88 KiB in base64, and all 11 MiB.
 const QUEUE_WITH_BODIES_MAX: usize = 128;
 
 /// All captures in progress.
